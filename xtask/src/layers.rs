@@ -198,7 +198,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 23] = [
+const ROOMS: [(&str, Io); 24] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -220,6 +220,7 @@ const ROOMS: [(&str, Io); 23] = [
     ("hawser-front", Io::Some),
     ("hawser", Io::Some),
     ("hawser-monitor", Io::Some),
+    ("hawser-hostile", Io::Some),
     ("hawser-lab", Io::Some),
     ("hawser-cli", Io::Some),
 ];

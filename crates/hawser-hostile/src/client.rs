@@ -1,0 +1,144 @@
+//! The hostile client: enrols, begins sessions and joins channels as an honest one does.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hawser_net::clock;
+use hawser_net::identity::{Identity, PublicKey};
+use hawser_net::invite::Invite;
+use hawser_net::tls::TlsClient;
+use hawser_session::Side;
+use hawser_session::seal::{Direction, SessionKeys};
+use hawser_types::ChannelId;
+use hawser_wire::{ChannelRole, Command, Enrolment, JoinPrelude, StateFrame};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::channel::Connection;
+use crate::error::HostileError;
+use crate::session::{Session, Shared};
+
+/// A client with a key that the gateway admits.
+pub(crate) struct Client {
+    identity: Identity,
+    gateway: PublicKey,
+    address: SocketAddr,
+}
+
+impl Client {
+    /// Enrols a fresh key with an invite.
+    pub(crate) async fn enrol(invite: &Invite) -> Result<Self, HostileError> {
+        let addresses = invite.addresses().iter();
+        let address = addresses.filter_map(|it| it.socket_addr()).next();
+        let address = address.ok_or(HostileError::Strange("invite without address".into()))?;
+        let client = Self {
+            identity: Identity::generate()?,
+            gateway: invite.gateway(),
+            address,
+        };
+        let mut session = client.begin_as(&invite.enrolment_identity()).await?;
+        session.greet().await?;
+        let challenge = session.shared().keys.enrolment_challenge();
+        let enrolment = Enrolment {
+            key: *client.identity.public().as_bytes(),
+            signature: client.identity.sign(&challenge),
+            name: "hostile".to_owned(),
+        };
+        session.say(&[Command::Enrol(enrolment)]).await?;
+        let is_enrolled = || session.heard().lock().enrolled.then_some(());
+        session.until("the key is enrolled", is_enrolled).await?;
+        session.say(&[Command::Close { code: 0 }]).await?;
+        Ok(client)
+    }
+
+    /// Begins a session in which nothing was said yet.
+    pub(crate) async fn begin(&self) -> Result<Session, HostileError> {
+        self.begin_as(&self.identity).await
+    }
+
+    /// Begins a session and says hello.
+    pub(crate) async fn begin_greeted(&self) -> Result<Session, HostileError> {
+        let mut session = self.begin().await?;
+        session.greet().await?;
+        Ok(session)
+    }
+
+    async fn begin_as(&self, identity: &Identity) -> Result<Session, HostileError> {
+        let stream = TcpStream::connect(self.address).await?;
+        let tls = TlsClient::new(identity, self.gateway)?;
+        let shaken = timeout(PATIENCE, async {
+            let mut handshake = tls.handshake(stream).await?;
+            handshake.accepted().await?;
+            Ok::<_, HostileError>(handshake)
+        });
+        let handshake = shaken
+            .await
+            .map_err(|_| HostileError::Never("a handshake is answered".to_owned()))??;
+        let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
+        let id = ChannelId::new(0);
+        let first = Connection {
+            id,
+            stream: handshake.stream,
+            sealer: keys.sealer(id, Direction::ClientToGateway),
+            reader: keys.reader(id, Direction::GatewayToClient, false),
+            records: 0,
+        };
+        Ok(Session::begin(Side::Client, keys, first))
+    }
+
+    /// Joins with `id` over a connection of its own.
+    pub(crate) async fn join(
+        &self,
+        session: &Shared,
+        id: ChannelId,
+    ) -> Result<Connection, HostileError> {
+        let mut stream = TcpStream::connect(self.address).await?;
+        let mut sealer = session.keys.sealer(id, Direction::ClientToGateway);
+        let mut reader = session.keys.reader(id, Direction::GatewayToClient, false);
+        let prelude = JoinPrelude {
+            session: session.keys.session_id(),
+            channel: id,
+        };
+        let mut frame = BytesMut::new();
+        let (role, link) = (ChannelRole::Bulk, id.value() % LINKS);
+        StateFrame::Join { role, link }.encode(&mut frame);
+        let mut out = BytesMut::from(&prelude.encode()[..]);
+        sealer.seal(clock::now(), &frame, &Default::default(), &mut out);
+        stream.write_all(&out).await?;
+        let answered = timeout(PATIENCE, async {
+            while !matches!(reader.next_record(), Ok(Some(_))) {
+                if stream.read_buf(reader.buffer()).await? == 0 {
+                    return Err(HostileError::Gone);
+                }
+            }
+            Ok(())
+        });
+        answered
+            .await
+            .map_err(|_| HostileError::Never("a join is answered".to_owned()))??;
+        Ok(Connection {
+            id,
+            stream,
+            sealer,
+            reader,
+            records: 1,
+        })
+    }
+
+    /// Connects to the gateway's port from one of many local addresses, and says nothing.
+    pub(crate) async fn connect_silently(&self, number: u64) -> Result<TcpStream, HostileError> {
+        let [high, low] = ((number / PER_SOURCE) as u16).to_be_bytes();
+        let source = Ipv4Addr::new(127, 1 + high, low, 9);
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(source.into(), 0))?;
+        Ok(socket.connect(self.address).await?)
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Links that the client says it has.
+const LINKS: u32 = 4;
+/// Idle connections from one address; a gateway takes no more from there by default.
+const PER_SOURCE: u64 = 32;

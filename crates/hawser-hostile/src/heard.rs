@@ -1,0 +1,138 @@
+//! What the peer said, and the manners with which it is listened to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use hawser_types::{ChannelId, StreamId};
+use hawser_wire::{
+    ChunkHeader, Command, CommandDecoder, Enrolment, Frame, FrameIterator, StateFrame,
+};
+
+use crate::step::Manners;
+
+/// What a hostile session has heard, over all of its channels.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    said: Mutex<Said>,
+}
+
+/// What the peer has said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) manners: Manners,
+    /// Channel numbers that may be used.
+    pub(crate) grants: VecDeque<ChannelId>,
+    pub(crate) greeted: bool,
+    pub(crate) enrolment: Option<Enrolment>,
+    pub(crate) enrolled: bool,
+    /// Code of the peer's CLOSE.
+    pub(crate) closed: Option<u32>,
+    /// Streams that the peer has reset.
+    pub(crate) reset: BTreeSet<StreamId>,
+    /// Bytes received on each stream; one with a chunk is here.
+    pub(crate) streams: BTreeMap<StreamId, u64>,
+    /// What the peer itself sent wrong.
+    pub(crate) complaint: Option<String>,
+    commands: Commands,
+}
+
+/// The peer's command stream, whose chunks come over several channels.
+#[derive(Debug, Default)]
+struct Commands {
+    waiting: BTreeMap<u64, Bytes>,
+    next: u64,
+    decoder: CommandDecoder,
+}
+
+impl Heard {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn manners(&self) -> Manners {
+        self.lock().manners
+    }
+
+    /// Notes a fault of the peer; the first one counts.
+    pub(crate) fn complain(&self, problem: String) {
+        self.lock().complaint.get_or_insert(problem);
+    }
+
+    /// Takes in a record; frames to answer with go to `answer`. True if it had a chunk.
+    pub(crate) fn on_record(&self, body: Bytes, answer: &mut BytesMut) -> Result<bool, String> {
+        let mut said = self.lock();
+        let mut has_chunk = false;
+        for frame in FrameIterator::new(body) {
+            if let Frame::Chunk(header, payload) = frame.map_err(|error| error.to_string())? {
+                has_chunk = true;
+                said.on_chunk(&header, payload, answer)?;
+            }
+        }
+        Ok(has_chunk)
+    }
+}
+
+impl Said {
+    fn on_chunk(
+        &mut self,
+        header: &ChunkHeader,
+        payload: Bytes,
+        answer: &mut BytesMut,
+    ) -> Result<(), String> {
+        if header.stream == StreamId::COMMANDS {
+            self.commands.push(header.offset.value(), payload);
+            while let Some(command) = self.commands.next_command()? {
+                self.on_command(command);
+            }
+            return Ok(());
+        }
+        let received = self.streams.entry(header.stream).or_default();
+        *received += payload.len() as u64;
+        if self.manners.credit > 0 {
+            let (stream, limit) = (header.stream, *received + self.manners.credit);
+            StateFrame::Credit { stream, limit }.encode(answer);
+        }
+        Ok(())
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Hello(_) => self.greeted = true,
+            Command::Grant(grant) => {
+                let first = grant.first.value();
+                let all = first..first.saturating_add(grant.count);
+                self.grants.extend(all.map(ChannelId::new));
+            }
+            Command::Reset { stream, .. } => {
+                self.reset.insert(stream);
+            }
+            Command::Close { code } => self.closed = Some(code),
+            Command::Enrol(enrolment) => self.enrolment = Some(enrolment),
+            Command::Enrolled => self.enrolled = true,
+            _ => {}
+        }
+    }
+}
+
+impl Commands {
+    fn push(&mut self, offset: u64, bytes: Bytes) {
+        if offset >= self.next {
+            self.waiting.insert(offset, bytes);
+        }
+    }
+
+    fn next_command(&mut self) -> Result<Option<Command>, String> {
+        loop {
+            let command = self.decoder.next_command();
+            if let Some(command) = command.map_err(|error| error.to_string())? {
+                return Ok(Some(command));
+            }
+            let Some(bytes) = self.waiting.remove(&self.next) else {
+                return Ok(None);
+            };
+            self.next += bytes.len() as u64;
+            self.decoder.push(&bytes);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A hostile peer: it speaks the real protocol, proves a key, and then misbehaves by script.
+//!
+//! Handshake, keys, seals and encodings are those of the product; only what is said, and when, is
+//! the script's. A [`script::Script`] is data: a row of [`step::Step`]s and what has to be true
+//! while the peer performs them. [`trial::run`] starts the real program, an honest client beside the
+//! hostile one, performs a script and gives an [`outcome::Outcome`]: memory, descriptors, what the
+//! honest client got, how the session ended.
+//!
+//! For tests and the lab only; no product crate depends on this one.
+#![forbid(unsafe_code)]
+
+pub mod outcome;
+pub mod script;
+pub mod step;
+pub mod trial;
+
+mod channel;
+mod client;
+mod error;
+mod frames;
+mod gateway;
+mod heard;
+mod honest;
+mod meter;
+mod performer;
+mod program;
+mod scene;
+mod scripts;
+mod session;
+
+pub use error::HostileError;

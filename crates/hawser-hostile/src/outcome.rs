@@ -1,0 +1,83 @@
+//! What a trial has shown.
+
+use hawser_types::ByteCount;
+use serde::Serialize;
+
+pub use crate::meter::Sample;
+
+/// Figures of one trial.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Outcome {
+    /// Name of the script.
+    pub script: String,
+    /// Resident memory before the script, in bytes.
+    pub idle_resident: u64,
+    /// Highest resident memory meanwhile, in bytes.
+    pub most_resident: u64,
+    /// Resident memory some time after, in bytes.
+    pub last_resident: u64,
+    /// Most that it may have been, in bytes: the idle process and 1.25 times the memory limit.
+    pub bound: u64,
+    /// Open descriptors before, at most meanwhile, and some time after.
+    pub descriptors: [usize; 3],
+    /// Bytes a second of the honest client before; none beside a hostile gateway.
+    pub goodput_before: Option<f64>,
+    /// Bytes a second of the honest client meanwhile.
+    pub goodput_during: Option<f64>,
+    /// Sessions that the hostile peer began.
+    pub sessions: u64,
+    /// What was found wrong.
+    pub violations: Vec<String>,
+    /// What the program is known to do wrong under this script.
+    pub known_fault: Option<&'static str>,
+    /// About one a second.
+    pub samples: Vec<Sample>,
+}
+
+impl Outcome {
+    /// Honest goodput meanwhile, divided by that before.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.goodput_during? / self.goodput_before.filter(|before| *before > 0.0)?)
+    }
+
+    /// True if nothing was found wrong that is not known.
+    pub fn is_good(&self) -> bool {
+        self.violations.is_empty() || self.known_fault.is_some()
+    }
+
+    /// Notes a violation unless `holds`.
+    pub(crate) fn expect(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.violations.push(otherwise());
+        }
+    }
+
+    /// Judges what was measured.
+    pub(crate) fn judge(&mut self, allowed_descriptors: usize) {
+        let shown = |bytes| ByteCount::new(bytes).to_string();
+        let (most, bound) = (self.most_resident, self.bound);
+        self.expect(most <= bound, || {
+            format!("memory grew to {}, allowed {}", shown(most), shown(bound))
+        });
+        let back = self.idle_resident + (bound - self.idle_resident) / 2;
+        let last = self.last_resident;
+        self.expect(last <= back, || {
+            format!(
+                "memory did not return: {}, allowed {}",
+                shown(last),
+                shown(back)
+            )
+        });
+        let [before, most, last] = self.descriptors;
+        self.expect(most <= before + allowed_descriptors, || {
+            format!("{most} descriptors open, {before} before")
+        });
+        self.expect(last <= before + SPARE_DESCRIPTORS, || {
+            format!("{last} descriptors stay open, {before} before")
+        });
+    }
+}
+
+/// Descriptors that honest traffic may have more of than at the beginning.
+const SPARE_DESCRIPTORS: usize = 8;

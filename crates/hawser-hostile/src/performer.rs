@@ -1,0 +1,294 @@
+//! Performs the steps of a script.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use hawser_types::{ChannelId, StreamId};
+use hawser_wire::{Command, TransportChoice};
+use tokio::net::TcpStream;
+
+use crate::client::Client;
+use crate::error::HostileError;
+use crate::frames;
+use crate::scene::Scene;
+use crate::session::Session;
+use crate::step::{Make, Manners, Place, Step, Turn};
+
+/// One session of a hostile peer, and what it keeps open beside it.
+pub(crate) struct Performer<'a> {
+    scene: &'a Scene,
+    /// How further connections are made; a gateway makes none.
+    client: Option<&'a Client>,
+    pub(crate) session: Session,
+    ghosts: Vec<Session>,
+    idle: Vec<TcpStream>,
+    /// How often each step has done its part, by its place in memory.
+    turns: HashMap<usize, u64>,
+    until: Instant,
+}
+
+impl<'a> Performer<'a> {
+    /// Performs on `session` until that time.
+    pub(crate) fn new(
+        scene: &'a Scene,
+        client: Option<&'a Client>,
+        session: Session,
+        until: Instant,
+    ) -> Self {
+        Self {
+            scene,
+            client,
+            session,
+            ghosts: Vec::new(),
+            idle: Vec::new(),
+            turns: HashMap::new(),
+            until,
+        }
+    }
+
+    /// Performs steps in their order; ends early when the time is over.
+    pub(crate) async fn perform(&mut self, steps: &[Step]) -> Result<(), HostileError> {
+        for step in steps {
+            if self.is_late() {
+                break;
+            }
+            Box::pin(self.step(step)).await?;
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), HostileError> {
+        match step {
+            Step::Listen(manners) => self.session.heard().lock().manners = *manners,
+            Step::Pause(length) => tokio::time::sleep(*length).await,
+            Step::Raw(bytes) => self.session.send_raw(bytes).await?,
+            Step::Records(count, make) => self.records(key(step), *count, *make).await?,
+            Step::Commands(count, make) => self.commands(key(step), *count, *make).await?,
+            Step::SkipCommands(bytes) => self.session.skip_commands(*bytes),
+            Step::Open(count, place, data) => self.open(*count, *place, *data).await?,
+            Step::Associate(count) => self.spend_grants(*count, associate).await?,
+            Step::GiveUp(count) => self.spend_grants(*count, give_up).await?,
+            Step::First => self.session.use_first(),
+            Step::Leave => self.session.leave(),
+            Step::HalfDead => self.session.vanish(false).await?,
+            Step::Repeat(count, steps) => {
+                for _ in 0..*count {
+                    self.perform(steps).await?;
+                }
+            }
+            _ => self.connect(step).await?,
+        }
+        Ok(())
+    }
+
+    /// The steps that make connections.
+    async fn connect(&mut self, step: &Step) -> Result<(), HostileError> {
+        let no_client = || HostileError::Strange("a gateway makes no connections".to_owned());
+        let client = self.client.ok_or_else(no_client)?;
+        match step {
+            Step::Join(count) => self.join(client, *count).await?,
+            Step::Churn(count) => {
+                for _ in 0..*count {
+                    self.join(client, 1).await?;
+                    self.session.leave();
+                    if self.is_late() {
+                        break;
+                    }
+                }
+            }
+            Step::JoinTwice => self.join_twice(client).await?,
+            Step::Ghosts(count) => {
+                for _ in 0..*count {
+                    let ghost = client.begin_greeted().await?;
+                    ghost.vanish(true).await?;
+                    self.ghosts.push(ghost);
+                }
+            }
+            Step::Return(within) => {
+                let until = Instant::now() + *within;
+                while let Err(error) = client.begin_greeted().await {
+                    if Instant::now() > until {
+                        let what = format!("a proven key gets a session ({error})");
+                        return Err(HostileError::Never(what));
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+            Step::Idle(count) => {
+                self.idle.clear();
+                for number in 0..*count {
+                    self.idle.push(client.connect_silently(number).await?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn records(
+        &mut self,
+        key: usize,
+        count: u64,
+        make: Make<BytesMut>,
+    ) -> Result<(), HostileError> {
+        let mut left = count;
+        while left > 0 && !self.is_late() {
+            let (mut bodies, mut bytes) = (Vec::new(), 0);
+            while left > 0 && bytes < BATCH && bodies.len() < MOST_AT_ONCE {
+                let mut body = BytesMut::new();
+                make(self.turn(key), &mut body);
+                bytes += body.len();
+                bodies.push(body.freeze());
+                left -= 1;
+            }
+            self.session.send(bodies).await?;
+        }
+        Ok(())
+    }
+
+    async fn commands(
+        &mut self,
+        key: usize,
+        count: u64,
+        make: Make<Vec<Command>>,
+    ) -> Result<(), HostileError> {
+        let mut left = count;
+        while left > 0 && !self.is_late() {
+            let mut commands = Vec::new();
+            let batch = left.min(COMMANDS_AT_ONCE);
+            for _ in 0..batch {
+                make(self.turn(key), &mut commands);
+            }
+            left -= batch;
+            self.session.say(&commands).await?;
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self, count: u64, place: Place, data: usize) -> Result<(), HostileError> {
+        let metadata = self.scene.metadata(place);
+        let mut payload = vec![0x77; data];
+        if place.is_datagrams() {
+            // One datagram of one byte, after its length.
+            payload = vec![0, 1, 0x77];
+        }
+        for _ in 0..count {
+            if self.is_late() {
+                break;
+            }
+            let stream = self.session.take_stream();
+            let mut body = BytesMut::new();
+            let flags = frames::OPEN;
+            frames::chunk((stream, 0), flags, &metadata, &payload, &mut body);
+            let credit = self.session.heard().manners().credit;
+            let mut bodies = vec![];
+            if credit > 0 {
+                let mut early = BytesMut::new();
+                frames::credit(stream, credit, &mut early);
+                bodies.push(early.freeze());
+            }
+            bodies.insert(0, body.freeze());
+            self.session.send(bodies).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a command for each of so many granted numbers.
+    async fn spend_grants(
+        &mut self,
+        count: u64,
+        make: fn(ChannelId) -> Command,
+    ) -> Result<(), HostileError> {
+        let mut left = count;
+        while left > 0 && !self.is_late() {
+            let mut commands = vec![make(self.session.take_grant().await?)];
+            left -= 1;
+            while left > 0
+                && let Some(id) = self.session.heard().lock().grants.pop_front()
+            {
+                commands.push(make(id));
+                left -= 1;
+            }
+            self.session.say(&commands).await?;
+        }
+        Ok(())
+    }
+
+    async fn join(&mut self, client: &Client, count: u64) -> Result<(), HostileError> {
+        for _ in 0..count {
+            let id = self.session.take_grant().await?;
+            let connection = client.join(self.session.shared(), id).await?;
+            self.session.add(connection);
+        }
+        Ok(())
+    }
+
+    async fn join_twice(&mut self, client: &Client) -> Result<(), HostileError> {
+        let id = self.session.take_grant().await?;
+        let connection = client.join(self.session.shared(), id).await?;
+        self.session.add(connection);
+        match client.join(self.session.shared(), id).await {
+            Err(_) => Ok(()),
+            Ok(_) => Err(HostileError::Strange("a number was taken twice".to_owned())),
+        }
+    }
+
+    /// Checks that the session still works: a stream is opened and refused.
+    pub(crate) async fn probe(&mut self) -> Result<(), HostileError> {
+        if self.client.is_none() {
+            tokio::time::sleep(RETRY).await;
+            return match self.session.is_over() {
+                true => Err(HostileError::Gone),
+                false => Ok(()),
+            };
+        }
+        self.session.heard().lock().manners = Manners::GOOD;
+        self.session.use_first();
+        let stream = self.session.take_stream();
+        let metadata = self.scene.metadata(Place::Closed);
+        let mut body = BytesMut::new();
+        let flags = frames::OPEN;
+        frames::chunk((stream, 0), flags, &metadata, &[], &mut body);
+        self.session.send([body.freeze()]).await?;
+        let stream = StreamId::new(stream);
+        let is_refused = || self.session.heard().lock().reset.contains(&stream);
+        let what = "a stream is answered after the script";
+        let refused = || is_refused().then_some(());
+        self.session.until(what, refused).await
+    }
+
+    fn turn(&mut self, key: usize) -> Turn<'a> {
+        let turns = self.turns.entry(key).or_default();
+        let number = *turns;
+        *turns += 1;
+        Turn {
+            number,
+            first_stream: self.session.first_stream(),
+            scene: self.scene,
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+}
+
+fn associate(channel: ChannelId) -> Command {
+    let transport = TransportChoice::Tcp;
+    Command::Associate { channel, transport }
+}
+
+fn give_up(channel: ChannelId) -> Command {
+    Command::ChannelClosed { channel }
+}
+
+/// Steps stay in their place while a script is performed.
+fn key(step: &Step) -> usize {
+    std::ptr::from_ref(step).addr()
+}
+
+const BATCH: usize = 256 * 1024;
+const MOST_AT_ONCE: usize = 512;
+const COMMANDS_AT_ONCE: u64 = 256;
+const RETRY: std::time::Duration = std::time::Duration::from_millis(300);

@@ -1,0 +1,131 @@
+//! Destinations that a hostile client lets the gateway connect to.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::step::Place;
+
+/// The places of one trial, all at 127.0.0.1.
+#[derive(Debug)]
+pub struct Scene {
+    sink: SocketAddr,
+    silent: SocketAddr,
+    source: SocketAddr,
+    closed: SocketAddr,
+    empty_datagrams: SocketAddr,
+    datagrams: SocketAddr,
+}
+
+impl Scene {
+    /// Opens all places; they stay open as long as the runtime.
+    pub(crate) async fn open() -> io::Result<Self> {
+        Ok(Self {
+            sink: listen(|stream| Box::pin(read_all(stream))).await?,
+            silent: listen(|stream| Box::pin(hold(stream))).await?,
+            source: listen(|stream| Box::pin(write_all(stream))).await?,
+            // Nobody gets the port again soon: the kernel hands ports out in turns.
+            closed: TcpListener::bind(ANY_PORT).await?.local_addr()?,
+            empty_datagrams: flooder(0)?,
+            datagrams: flooder(1200)?,
+        })
+    }
+
+    /// The metadata that open a stream to a place.
+    pub(crate) fn metadata(&self, place: Place) -> BytesMut {
+        const CONNECT_V4: u8 = 1;
+        const DATAGRAMS_V4: u8 = 4;
+        let (kind, address) = match place {
+            Place::Sink => (CONNECT_V4, self.sink),
+            Place::Silent => (CONNECT_V4, self.silent),
+            Place::Source => (CONNECT_V4, self.source),
+            Place::Closed => (CONNECT_V4, self.closed),
+            Place::EmptyDatagrams => (DATAGRAMS_V4, self.empty_datagrams),
+            Place::Datagrams => (DATAGRAMS_V4, self.datagrams),
+        };
+        let mut out = BytesMut::new();
+        out.extend_from_slice(&[kind]);
+        out.extend_from_slice(&address.port().to_be_bytes());
+        out.extend_from_slice(&[127, 0, 0, 1]);
+        out
+    }
+}
+
+impl Place {
+    /// True if streams to it carry datagrams.
+    pub(crate) fn is_datagrams(self) -> bool {
+        matches!(self, Self::EmptyDatagrams | Self::Datagrams)
+    }
+}
+
+type Serving = std::pin::Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+async fn listen(serve: fn(TcpStream) -> Serving) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(ANY_PORT).await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => drop(tokio::spawn(serve(stream))),
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    });
+    Ok(address)
+}
+
+async fn read_all(mut stream: TcpStream) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    while stream.read(&mut buffer).await? > 0 {}
+    Ok(())
+}
+
+/// Reads nothing until the other end has gone.
+async fn hold(stream: TcpStream) -> io::Result<()> {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        if stream.ready(tokio::io::Interest::ERROR).await?.is_error() {
+            return Ok(());
+        }
+    }
+}
+
+async fn write_all(mut stream: TcpStream) -> io::Result<()> {
+    let buffer = vec![0x55; 64 * 1024];
+    loop {
+        stream.write_all(&buffer).await?;
+    }
+}
+
+/// A socket that answers the first datagram of each sender with as many as fit a few seconds.
+fn flooder(size: usize) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind(ANY_PORT)?;
+    let address = socket.local_addr()?;
+    socket.set_read_timeout(Some(GIVE_UP))?;
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((_, from)) = socket.recv_from(&mut buffer) {
+            let until = Instant::now() + FLOOD;
+            let payload = vec![0xdd; size];
+            for number in 0..MOST_DATAGRAMS {
+                if number % 256 == 0 && Instant::now() >= until {
+                    break;
+                }
+                // A full queue, or a port that is gone: the next one may fare better.
+                let _ = socket.send_to(&payload, from);
+            }
+        }
+    });
+    Ok(address)
+}
+
+const ANY_PORT: &str = "127.0.0.1:0";
+const PAUSE: Duration = Duration::from_millis(100);
+/// The thread ends when nobody has asked for so long.
+const GIVE_UP: Duration = Duration::from_secs(60);
+const FLOOD: Duration = Duration::from_secs(3);
+const MOST_DATAGRAMS: u32 = 200_000;

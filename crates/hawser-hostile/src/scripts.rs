@@ -1,0 +1,13 @@
+//! The table of scripts. To add one takes a few lines in one of these files.
+
+mod channels;
+mod commands;
+mod gateways;
+mod memory;
+mod streams;
+
+pub(crate) use channels::channels;
+pub(crate) use commands::commands;
+pub(crate) use gateways::gateways;
+pub(crate) use memory::memory;
+pub(crate) use streams::streams;

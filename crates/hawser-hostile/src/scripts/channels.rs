@@ -1,0 +1,103 @@
+//! Scripts that misuse connections: channels, joins and the gateway's port.
+
+use std::time::Duration;
+
+use crate::frames;
+use crate::script::Script;
+use crate::step::{Manners, Place, Step};
+
+pub(crate) fn channels() -> Vec<Script> {
+    vec![
+        Script::client(
+            "record-too-large",
+            vec![
+                Step::Join(1),
+                // A header that announces 69,633 bytes, one more than allowed.
+                Step::Raw(vec![0, 0x01, 0x10, 0x01]),
+                Step::Raw(vec![0; 4096]),
+            ],
+        ),
+        Script::client(
+            "record-at-the-limit",
+            vec![
+                Step::Join(1),
+                Step::Records(200, |_, out| {
+                    // 69,616 bytes and the tag.
+                    hawser_wire::put_varint(out, 0x20);
+                    hawser_wire::put_varint(out, 69_611);
+                    out.resize(69_616, 0);
+                }),
+            ],
+        ),
+        Script::client(
+            "forged-record",
+            vec![Step::Join(1), Step::Raw(vec![0, 0, 0, 20, 9])],
+        )
+        .may_end(),
+        Script::client(
+            "garbage",
+            vec![Step::Join(1), Step::Raw(b"GET / HTTP/1.1\r\n\r\n".to_vec())],
+        ),
+        Script::client("number-used-twice", vec![Step::JoinTwice]),
+        Script::client("channel-churn", vec![Step::Churn(300)]),
+        Script::client("too-many-channels", vec![Step::Join(62)]).descriptors(160),
+        Script::client(
+            "half-dead",
+            vec![
+                Step::Join(8),
+                Step::First,
+                Step::Listen(Manners::EAGER),
+                Step::Open(16, Place::Source, 0),
+                Step::Pause(Duration::from_millis(500)),
+                Step::HalfDead,
+                Step::Pause(Duration::from_secs(2)),
+            ],
+        ),
+        Script::client(
+            "idle-connections",
+            vec![Step::Repeat(
+                2,
+                vec![Step::Idle(256), Step::Return(Duration::from_secs(1))],
+            )],
+        )
+        .descriptors(600)
+        .known_fault("idle connections take every place at the door"),
+        Script::client(
+            "ghost-sessions",
+            vec![Step::Ghosts(15), Step::Return(Duration::from_secs(3))],
+        )
+        .may_end()
+        .known_fault("silent sessions keep their own key out"),
+        Script::client(
+            "slow-reader",
+            vec![
+                Step::Open(16, Place::Source, 0),
+                Step::Repeat(
+                    20,
+                    vec![
+                        Step::Listen(Manners::DEAF),
+                        Step::Pause(Duration::from_millis(90)),
+                        Step::Listen(Manners::EAGER),
+                        Step::Pause(Duration::from_millis(10)),
+                    ],
+                ),
+            ],
+        ),
+        Script::client(
+            "streams-over-dying-channels",
+            vec![Step::Repeat(
+                20,
+                vec![
+                    Step::Join(2),
+                    Step::Records(20, |turn, out| {
+                        let metadata = turn.scene.metadata(Place::Sink);
+                        let at = (turn.stream(), 0);
+                        frames::chunk(at, frames::OPEN, &metadata, &[0; 900], out);
+                    }),
+                    Step::Leave,
+                ],
+            )],
+        )
+        .descriptors(600),
+    ]
+}

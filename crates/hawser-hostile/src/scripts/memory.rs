@@ -1,0 +1,114 @@
+//! Scripts that want the gateway to hold ever more.
+
+use std::time::Duration;
+
+use bytes::BufMut as _;
+
+use crate::frames;
+use crate::script::Script;
+use crate::step::{Manners, Place, Step};
+
+pub(crate) fn memory() -> Vec<Script> {
+    vec![
+        Script::client("associate-flood", vec![Step::Associate(20_000)])
+            .may_end()
+            .known_fault("each announced association keeps its limiters for good"),
+        Script::client(
+            "unopened-streams",
+            vec![Step::Records(4096, |turn, out| {
+                frames::data(turn.stream(), 0, &[0; 16 * 1024], out);
+            })],
+        )
+        .may_end()
+        .known_fault("streams that never open hold more than the memory limit"),
+        Script::client(
+            "unopened-full-streams",
+            vec![Step::Records(1024, |turn, out| {
+                frames::data(turn.stream(), 0, &[0; 64 * 1024], out);
+            })],
+        )
+        .may_end()
+        .known_fault("streams that never open hold more than the memory limit"),
+        Script::client(
+            "empty-datagram-flood",
+            vec![
+                Step::Open(1, Place::EmptyDatagrams, 0),
+                Step::Pause(Duration::from_secs(3)),
+            ],
+        )
+        .known_fault("empty datagrams are not counted, and a record outgrows its limit"),
+        Script::client(
+            "empty-datagram-flood-unread",
+            vec![
+                Step::Open(1, Place::EmptyDatagrams, 0),
+                Step::Listen(Manners::DEAF),
+                Step::Pause(Duration::from_secs(3)),
+            ],
+        )
+        .known_fault("empty datagrams are not counted, and a record outgrows its limit"),
+        Script::client(
+            "datagram-flood-unread",
+            vec![
+                Step::Open(4, Place::Datagrams, 0),
+                Step::Listen(Manners::DEAF),
+                Step::Pause(Duration::from_secs(3)),
+            ],
+        ),
+        Script::client(
+            "downloads-never-read",
+            vec![
+                Step::Open(64, Place::Source, 0),
+                Step::Listen(Manners::DEAF),
+                Step::Pause(Duration::from_secs(3)),
+            ],
+        )
+        .descriptors(192),
+        Script::client(
+            "downloads-never-acknowledged",
+            vec![
+                Step::Listen(Manners::GREEDY),
+                Step::Open(64, Place::Source, 0),
+                Step::Pause(Duration::from_secs(3)),
+            ],
+        )
+        .descriptors(192),
+        Script::client(
+            "uploads-never-taken",
+            vec![
+                Step::Open(256, Place::Silent, 60 * 1024),
+                Step::Pause(Duration::from_secs(1)),
+            ],
+        )
+        .descriptors(600)
+        .known_fault("each stream's first 64 KiB are beside the memory limit"),
+        Script::client(
+            "holes-in-streams",
+            vec![
+                Step::Open(64, Place::Silent, 1),
+                // Every second byte, so that nothing can be handed on after the first.
+                Step::Records(16_000, |turn, out| {
+                    let stream = 2 + 2 * (turn.number % 64);
+                    frames::data(stream, 2 + 2 * (turn.number / 64), &[7], out);
+                }),
+            ],
+        )
+        .descriptors(192),
+        Script::client(
+            "datagrams-of-no-stream",
+            vec![Step::Records(20_000, |turn, out| {
+                let stream = hawser_types::StreamId::new(turn.stream());
+                hawser_wire::put_datagram(stream, &[0; 1200], out);
+            })],
+        ),
+        Script::client("empty-records", vec![Step::Records(50_000, |_, _| {})]),
+        Script::client(
+            "padding",
+            vec![Step::Records(2000, |_, out| {
+                // An unknown type that may be skipped, with 60,000 bytes.
+                out.put_u8(0x20);
+                hawser_wire::put_varint(out, 60_000);
+                out.put_bytes(0, 60_000);
+            })],
+        ),
+    ]
+}

@@ -1,0 +1,135 @@
+//! What a hostile peer can be told to do.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hawser_wire::Command;
+
+use crate::scene::Scene;
+
+/// One step of a script. Steps follow one another; each is over when all of it is with the kernel.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// From now on listens like this.
+    Listen(Manners),
+    /// Does nothing for so long.
+    Pause(Duration),
+    /// Sends bytes that are no record, on the current channel.
+    Raw(Vec<u8>),
+    /// Sends so many sealed records, whose bodies `Make` writes.
+    Records(u64, Make<BytesMut>),
+    /// Says so many commands, in their order on stream 0.
+    Commands(u64, Make<Vec<Command>>),
+    /// Leaves so many bytes of the command stream out, as if they were on their way.
+    SkipCommands(u64),
+    /// Opens so many streams to a place of the scene, each with so many bytes of data.
+    Open(u64, Place, usize),
+    /// Joins with so many further channels; the last one becomes the current one.
+    Join(u64),
+    /// Uses the session's first channel again.
+    First,
+    /// Closes all channels but the first.
+    Leave,
+    /// Lets all channels but the first fall silent, without closing them.
+    HalfDead,
+    /// Joins and closes, so many times.
+    Churn(u64),
+    /// Joins twice with one number; the second time has to be refused.
+    JoinTwice,
+    /// Announces so many associations that never come.
+    Associate(u64),
+    /// Gives so many granted numbers up.
+    GiveUp(u64),
+    /// Begins so many sessions with the same key, and lets all of them fall silent at once.
+    Ghosts(u64),
+    /// Begins a session with the same key within so long; failing to is the trial's failure.
+    Return(Duration),
+    /// Connects so many times to the gateway's port, says nothing, and keeps the connections.
+    Idle(u64),
+    /// Does this so many times.
+    Repeat(u64, Vec<Step>),
+}
+
+/// Writes one of many records or commands. Has no state, so that a script stays data.
+pub type Make<T> = fn(Turn<'_>, &mut T);
+
+/// What a step of many can know when it writes one of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// Which one this is, from 0 on; goes on when the step is repeated in the same session.
+    pub number: u64,
+    /// The side's first stream number: 2 for a client, 1 for a gateway.
+    pub first_stream: u64,
+    /// Places to open streams to.
+    pub scene: &'a Scene,
+}
+
+impl Turn<'_> {
+    /// The number of this turn's own stream.
+    pub(crate) fn stream(self) -> u64 {
+        self.first_stream + 2 * self.number
+    }
+}
+
+/// How the hostile peer listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manners {
+    /// Reads what comes on its channels.
+    pub reads: bool,
+    /// Acknowledges records with chunks.
+    pub acknowledges: bool,
+    /// Credit beyond what came on a stream; 0 grants none.
+    pub credit: u64,
+}
+
+impl Manners {
+    /// Reads and acknowledges, and grants no credit.
+    pub const GOOD: Self = Self {
+        reads: true,
+        acknowledges: true,
+        credit: 0,
+    };
+    /// Reads, and acknowledges nothing.
+    pub const NO_ACKS: Self = Self {
+        acknowledges: false,
+        ..Self::GOOD
+    };
+    /// Reads nothing.
+    pub const DEAF: Self = Self {
+        reads: false,
+        ..Self::GOOD
+    };
+    /// Grants credit without end and acknowledges nothing.
+    pub const GREEDY: Self = Self {
+        credit: 1 << 40,
+        ..Self::NO_ACKS
+    };
+    /// As a correct reader that is always quick.
+    pub const EAGER: Self = Self {
+        credit: 1 << 20,
+        ..Self::GOOD
+    };
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Self::GOOD
+    }
+}
+
+/// A destination of streams. All are in the trial's own process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Accepts connections and reads all.
+    Sink,
+    /// Accepts connections and reads nothing.
+    Silent,
+    /// Accepts connections and writes without end.
+    Source,
+    /// Refuses connections.
+    Closed,
+    /// Answers one datagram with very many empty ones.
+    EmptyDatagrams,
+    /// Answers one datagram with very many of 1,200 bytes.
+    Datagrams,
+}

@@ -1,0 +1,112 @@
+//! A hostile client against `hawser serve`, and an honest one beside it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hawser_net::invite::Invite;
+
+use super::Conditions;
+use super::course::{Course, config};
+use crate::client::Client;
+use crate::error::HostileError;
+use crate::honest::Honest;
+use crate::outcome::Outcome;
+use crate::performer::Performer;
+use crate::program::Program;
+use crate::scene::Scene;
+use crate::script::Script;
+
+pub(super) async fn run(
+    script: &Script,
+    conditions: &Conditions,
+    folder: &Path,
+) -> Result<Outcome, HostileError> {
+    let hawser = &conditions.hawser;
+    let scene = Scene::open().await?;
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    let allowed = ["--allow-destination", "127.0.0.0/8"];
+    let arguments = [&serve[..], &allowed].concat();
+    let config = config(conditions);
+    let mut gateway = Program::start(hawser, &folder.join("gateway"), &config, &arguments)?;
+    gateway.listens()?;
+    let hostile = Client::enrol(&invite(&gateway)?.parse()?).await?;
+    let invite = invite(&gateway)?;
+    let up = ["up", "--listen", "127.0.0.1:0", "--link", "lo", "--gateway"];
+    let arguments = [&up[..], &[&invite]].concat();
+    let mut beside = Program::start(hawser, &folder.join("honest"), "", &arguments)?;
+    let honest = Honest::start(beside.listens()?, conditions.pace)?;
+    wait_for_bytes(&honest, 0).await?;
+    let before = rate(&honest, conditions.before).await;
+
+    let mut course = Course::begin(gateway, script, conditions)?;
+    course.outcome.goodput_before = Some(before);
+    let (begun, bytes) = (Instant::now(), honest.bytes());
+    let mut performers = Vec::new();
+    loop {
+        let session = match script.greets {
+            true => hostile.begin_greeted().await,
+            false => hostile.begin().await,
+        };
+        let session = match session {
+            Ok(session) => session,
+            Err(error) => {
+                let problem = format!("the hostile client's own key gets no session: {error}");
+                course.outcome.violations.push(problem);
+                break;
+            }
+        };
+        let mut performer = Performer::new(&scene, Some(&hostile), session, course.until);
+        let goes_on = course.perform(script, &mut performer).await;
+        // The last one lives until all is measured.
+        performers.clear();
+        performers.push(performer);
+        if !goes_on {
+            break;
+        }
+    }
+    let during = (honest.bytes() - bytes) as f64 / begun.elapsed().as_secs_f64();
+    course.outcome.goodput_during = Some(during);
+    let at = honest.bytes();
+    if wait_for_bytes(&honest, at).await.is_err() {
+        let problem = "the honest client gets nothing any more".to_owned();
+        course.outcome.violations.push(problem);
+    }
+    drop(performers);
+    let mut outcome = course.end(script).await;
+    let (wrong, broken) = (honest.wrong(), honest.broken());
+    outcome.expect(wrong == 0, || format!("{wrong} blocks had wrong bytes"));
+    outcome.expect(broken == 0, || format!("{broken} honest downloads broke"));
+    Ok(outcome)
+}
+
+fn invite(gateway: &Program) -> Result<String, HostileError> {
+    let said = gateway.ask(&["invite"])?;
+    let invite = said
+        .split_whitespace()
+        .find(|it| it.parse::<Invite>().is_ok());
+    let missing = || HostileError::Strange(format!("no invite: {said}"));
+    invite.map(str::to_owned).ok_or_else(missing)
+}
+
+/// Waits until more than `beyond` bytes have come.
+async fn wait_for_bytes(honest: &Honest, beyond: u64) -> Result<(), HostileError> {
+    let until = Instant::now() + PATIENCE;
+    while honest.bytes() <= beyond {
+        if Instant::now() > until {
+            let what = "the honest client gets something".to_owned();
+            return Err(HostileError::Never(what));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
+}
+
+/// Bytes a second over so long.
+async fn rate(honest: &Honest, time: Duration) -> f64 {
+    let (began, bytes) = (Instant::now(), honest.bytes());
+    tokio::time::sleep(time).await;
+    (honest.bytes() - bytes) as f64 / began.elapsed().as_secs_f64()
+}
+
+const PATIENCE: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(10);
