@@ -25,6 +25,8 @@ pub(crate) struct Client {
     identity: Identity,
     gateway: PublicKey,
     address: SocketAddr,
+    /// Connections have the least receive window that there is.
+    narrow: bool,
 }
 
 impl Client {
@@ -37,6 +39,7 @@ impl Client {
             identity: Identity::generate()?,
             gateway: invite.gateway(),
             address,
+            narrow: false,
         };
         let mut session = client.begin_as(&invite.enrolment_identity()).await?;
         session.greet().await?;
@@ -53,6 +56,11 @@ impl Client {
         Ok(client)
     }
 
+    /// Gives connections from now on little room for what comes.
+    pub(crate) fn narrow(&mut self) {
+        self.narrow = true;
+    }
+
     /// Begins a session in which nothing was said yet.
     pub(crate) async fn begin(&self) -> Result<Session, HostileError> {
         self.begin_as(&self.identity).await
@@ -65,8 +73,16 @@ impl Client {
         Ok(session)
     }
 
+    async fn connect(&self) -> Result<TcpStream, HostileError> {
+        let socket = TcpSocket::new_v4()?;
+        if self.narrow {
+            socket.set_recv_buffer_size(LEAST_WINDOW)?;
+        }
+        Ok(socket.connect(self.address).await?)
+    }
+
     async fn begin_as(&self, identity: &Identity) -> Result<Session, HostileError> {
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = self.connect().await?;
         let tls = TlsClient::new(identity, self.gateway)?;
         let shaken = timeout(PATIENCE, async {
             let mut handshake = tls.handshake(stream).await?;
@@ -94,7 +110,7 @@ impl Client {
         session: &Shared,
         id: ChannelId,
     ) -> Result<Connection, HostileError> {
-        let mut stream = TcpStream::connect(self.address).await?;
+        let mut stream = self.connect().await?;
         let mut sealer = session.keys.sealer(id, Direction::ClientToGateway);
         let mut reader = session.keys.reader(id, Direction::GatewayToClient, false);
         let prelude = JoinPrelude {
@@ -137,6 +153,7 @@ impl Client {
     }
 }
 
+const LEAST_WINDOW: u32 = 2304;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Links that the client says it has.
 const LINKS: u32 = 4;

@@ -1,8 +1,8 @@
 //! Bodies of records, as scripts write them.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use hawser_types::{ChannelId, SegmentNumber, StreamId, StreamOffset};
-use hawser_wire::{ChunkFlags, ChunkHeader, StateFrame};
+use hawser_wire::{ChunkFlags, ChunkHeader, StateFrame, put_varint};
 
 /// No flags.
 pub(crate) const NO_FLAGS: ChunkFlags = ChunkFlags {
@@ -55,3 +55,13 @@ pub(crate) fn credit(stream: u64, limit: u64, out: &mut BytesMut) {
     let stream = StreamId::new(stream);
     StateFrame::Credit { stream, limit }.encode(out);
 }
+
+/// Appends a frame of an unknown type that may be skipped, with so many bytes of value.
+pub(crate) fn padding(bytes: usize, out: &mut BytesMut) {
+    out.put_u8(UNKNOWN);
+    put_varint(out, bytes as u64);
+    out.put_bytes(0, bytes);
+}
+
+/// A reserved type that is not critical.
+const UNKNOWN: u8 = 0x20;

@@ -53,6 +53,12 @@ impl Outcome {
         }
     }
 
+    /// Resident memory that the program may have some time after. What it has freed its allocator
+    /// may keep for the next time, so it is as much as the limit allows.
+    pub(crate) fn allowed_after(&self) -> u64 {
+        self.idle_resident + (self.bound - self.idle_resident) / 5 * 4
+    }
+
     /// Judges what was measured.
     pub(crate) fn judge(&mut self, allowed_descriptors: usize) {
         let shown = |bytes| ByteCount::new(bytes).to_string();
@@ -60,8 +66,7 @@ impl Outcome {
         self.expect(most <= bound, || {
             format!("memory grew to {}, allowed {}", shown(most), shown(bound))
         });
-        let back = self.idle_resident + (bound - self.idle_resident) / 2;
-        let last = self.last_resident;
+        let (last, back) = (self.last_resident, self.allowed_after());
         self.expect(last <= back, || {
             format!(
                 "memory did not return: {}, allowed {}",

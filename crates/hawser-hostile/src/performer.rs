@@ -156,11 +156,11 @@ impl<'a> Performer<'a> {
         let mut left = count;
         while left > 0 && !self.is_late() {
             let mut commands = Vec::new();
-            let batch = left.min(COMMANDS_AT_ONCE);
-            for _ in 0..batch {
+            // However long each is, together they fit a record.
+            for _ in 0..left.min(COMMANDS_AT_ONCE) {
                 make(self.turn(key), &mut commands);
             }
-            left -= batch;
+            left -= left.min(COMMANDS_AT_ONCE);
             self.session.say(&commands).await?;
         }
         Ok(())
@@ -194,23 +194,20 @@ impl<'a> Performer<'a> {
         Ok(())
     }
 
-    /// Sends a command for each of so many granted numbers.
+    /// Sends a command for each of so many granted numbers, each in a record and a moment of its
+    /// own: of several at once a gateway need only serve the last.
     async fn spend_grants(
         &mut self,
         count: u64,
         make: fn(ChannelId) -> Command,
     ) -> Result<(), HostileError> {
-        let mut left = count;
-        while left > 0 && !self.is_late() {
-            let mut commands = vec![make(self.session.take_grant().await?)];
-            left -= 1;
-            while left > 0
-                && let Some(id) = self.session.heard().lock().grants.pop_front()
-            {
-                commands.push(make(id));
-                left -= 1;
+        for _ in 0..count {
+            if self.is_late() {
+                break;
             }
-            self.session.say(&commands).await?;
+            let id = self.session.take_grant().await?;
+            self.session.say(&[make(id)]).await?;
+            tokio::time::sleep(MOMENT).await;
         }
         Ok(())
     }
@@ -245,7 +242,7 @@ impl<'a> Performer<'a> {
         }
         self.session.heard().lock().manners = Manners::GOOD;
         self.session.use_first();
-        let stream = self.session.take_stream();
+        let stream = PROBE_STREAM;
         let metadata = self.scene.metadata(Place::Closed);
         let mut body = BytesMut::new();
         let flags = frames::OPEN;
@@ -288,7 +285,11 @@ fn key(step: &Step) -> usize {
     std::ptr::from_ref(step).addr()
 }
 
+/// The shortest that timers know.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(1);
 const BATCH: usize = 256 * 1024;
 const MOST_AT_ONCE: usize = 512;
-const COMMANDS_AT_ONCE: u64 = 256;
+const COMMANDS_AT_ONCE: u64 = 100;
+/// Far beyond the streams of any script.
+const PROBE_STREAM: u64 = 1 << 40;
 const RETRY: std::time::Duration = std::time::Duration::from_millis(300);

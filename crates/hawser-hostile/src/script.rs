@@ -14,6 +14,8 @@ pub struct Script {
     pub side: Side,
     /// Whether it says hello before the first step.
     pub greets: bool,
+    /// Whether the client's connections have the least receive window that the kernel gives.
+    pub narrow: bool,
     /// What it does. A long run begins again at the first one while there is time.
     pub steps: Vec<Step>,
     /// How its session has to end.
@@ -42,6 +44,7 @@ impl Script {
             name,
             side: Side::Client,
             greets: true,
+            narrow: false,
             steps,
             ending: Ending::Lives,
             descriptors: DESCRIPTORS,
@@ -79,6 +82,13 @@ impl Script {
     pub(crate) fn without_hello(self) -> Self {
         let greets = false;
         Self { greets, ..self }
+    }
+
+    /// Its client's connections take little at once, so that what it does not read waits in the
+    /// gateway.
+    pub(crate) fn narrow(self) -> Self {
+        let narrow = true;
+        Self { narrow, ..self }
     }
 
     /// The program may open so many descriptors.

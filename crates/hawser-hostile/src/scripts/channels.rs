@@ -23,9 +23,7 @@ pub(crate) fn channels() -> Vec<Script> {
                 Step::Join(1),
                 Step::Records(200, |_, out| {
                     // 69,616 bytes and the tag.
-                    hawser_wire::put_varint(out, 0x20);
-                    hawser_wire::put_varint(out, 69_611);
-                    out.resize(69_616, 0);
+                    frames::padding(69_611, out);
                 }),
             ],
         ),

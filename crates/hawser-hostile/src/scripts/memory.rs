@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::BufMut as _;
-
 use crate::frames;
 use crate::script::Script;
 use crate::step::{Manners, Place, Step};
@@ -23,28 +21,41 @@ pub(crate) fn memory() -> Vec<Script> {
         .known_fault("streams that never open hold more than the memory limit"),
         Script::client(
             "unopened-full-streams",
-            vec![Step::Records(1024, |turn, out| {
+            vec![Step::Records(4096, |turn, out| {
                 frames::data(turn.stream(), 0, &[0; 64 * 1024], out);
             })],
         )
         .may_end()
         .known_fault("streams that never open hold more than the memory limit"),
         Script::client(
+            "pinned-buffers",
+            vec![Step::Records(4096, |turn, out| match turn.number % 4 {
+                // Each payload has an eighth of the buffer that it comes in.
+                0 => frames::data(turn.stream(), 0, &[0; 33 * 1024], out),
+                _ => frames::padding(66_000, out),
+            })],
+        )
+        .may_end()
+        .known_fault("a payload keeps the whole buffer that it came in"),
+        Script::client(
             "empty-datagram-flood",
             vec![
                 Step::Open(1, Place::EmptyDatagrams, 0),
                 Step::Pause(Duration::from_secs(3)),
             ],
-        )
-        .known_fault("empty datagrams are not counted, and a record outgrows its limit"),
+        ),
         Script::client(
             "empty-datagram-flood-unread",
             vec![
                 Step::Open(1, Place::EmptyDatagrams, 0),
+                Step::Pause(Duration::from_millis(100)),
                 Step::Listen(Manners::DEAF),
-                Step::Pause(Duration::from_secs(3)),
+                Step::Pause(Duration::from_secs(2)),
+                Step::Listen(Manners::GOOD),
+                Step::Pause(Duration::from_secs(1)),
             ],
         )
+        .narrow()
         .known_fault("empty datagrams are not counted, and a record outgrows its limit"),
         Script::client(
             "datagram-flood-unread",
@@ -104,10 +115,7 @@ pub(crate) fn memory() -> Vec<Script> {
         Script::client(
             "padding",
             vec![Step::Records(2000, |_, out| {
-                // An unknown type that may be skipped, with 60,000 bytes.
-                out.put_u8(0x20);
-                hawser_wire::put_varint(out, 60_000);
-                out.put_bytes(0, 60_000);
+                frames::padding(60_000, out);
             })],
         ),
     ]

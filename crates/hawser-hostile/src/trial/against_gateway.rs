@@ -29,7 +29,10 @@ pub(super) async fn run(
     let config = config(conditions);
     let mut gateway = Program::start(hawser, &folder.join("gateway"), &config, &arguments)?;
     gateway.listens()?;
-    let hostile = Client::enrol(&invite(&gateway)?.parse()?).await?;
+    let mut hostile = Client::enrol(&invite(&gateway)?.parse()?).await?;
+    if script.narrow {
+        hostile.narrow();
+    }
     let invite = invite(&gateway)?;
     let up = ["up", "--listen", "127.0.0.1:0", "--link", "lo", "--gateway"];
     let arguments = [&up[..], &[&invite]].concat();
@@ -72,8 +75,10 @@ pub(super) async fn run(
         course.outcome.violations.push(problem);
     }
     drop(performers);
-    let mut outcome = course.end(script).await;
     let (wrong, broken) = (honest.wrong(), honest.broken());
+    // Before the gateway ends, without which a download would wait in vain.
+    drop(honest);
+    let mut outcome = course.end(script).await;
     outcome.expect(wrong == 0, || format!("{wrong} blocks had wrong bytes"));
     outcome.expect(broken == 0, || format!("{broken} honest downloads broke"));
     Ok(outcome)

@@ -100,8 +100,7 @@ impl Course {
         self.outcome.most_resident = readings.most_resident;
         self.outcome.descriptors[1] = readings.most_descriptors;
         self.outcome.samples = readings.samples;
-        let back =
-            self.outcome.idle_resident + (self.outcome.bound - self.outcome.idle_resident) / 2;
+        let back = self.outcome.allowed_after();
         let began = Instant::now();
         while let Ok(last) = sample(self.subject.id(), began.elapsed()) {
             self.outcome.last_resident = last.resident;
