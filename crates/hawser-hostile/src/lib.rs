@@ -2,9 +2,9 @@
 //!
 //! Handshake, keys, seals and encodings are those of the product; only what is said, and when, is
 //! the script's. A [`script::Script`] is data: a row of [`step::Step`]s and what has to be true
-//! while the peer performs them. [`trial::run`] starts the real program, an honest client beside the
-//! hostile one, performs a script and gives an [`outcome::Outcome`]: memory, descriptors, what the
-//! honest client got, how the session ended.
+//! while the peer performs them. [`trial::run`] starts the real program, and an honest client
+//! beside the hostile one. It performs a script and gives an [`outcome::Outcome`]: memory,
+//! descriptors, what the honest client got, how the session ended.
 //!
 //! For tests and the lab only; no product crate depends on this one.
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ mod heard;
 mod honest;
 mod meter;
 mod performer;
+mod place;
 mod program;
 mod scene;
 mod scripts;

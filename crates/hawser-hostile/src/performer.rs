@@ -1,11 +1,12 @@
 //! Performs the steps of a script.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use hawser_types::{ChannelId, StreamId};
 use hawser_wire::{Command, TransportChoice};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::client::Client;
@@ -225,9 +226,17 @@ impl<'a> Performer<'a> {
         let id = self.session.take_grant().await?;
         let connection = client.join(self.session.shared(), id).await?;
         self.session.add(connection);
-        match client.join(self.session.shared(), id).await {
-            Err(_) => Ok(()),
-            Ok(_) => Err(HostileError::Strange("a number was taken twice".to_owned())),
+        // The gateway answers before it marks the number as used. So both may have an answer, and
+        // one of them is closed after it.
+        let Ok(mut second) = client.join(self.session.shared(), id).await else {
+            return Ok(());
+        };
+        let mut rest = Vec::new();
+        let end = second.stream.read_to_end(&mut rest);
+        let is_closed = tokio::time::timeout(CLOSED_WITHIN, end).await.is_ok();
+        match is_closed || self.session.has_lost_current() {
+            true => Ok(()),
+            false => Err(HostileError::Strange("a number was taken twice".to_owned())),
         }
     }
 
@@ -286,10 +295,12 @@ fn key(step: &Step) -> usize {
 }
 
 /// The shortest that timers know.
-const MOMENT: std::time::Duration = std::time::Duration::from_millis(1);
+const MOMENT: Duration = Duration::from_millis(1);
 const BATCH: usize = 256 * 1024;
 const MOST_AT_ONCE: usize = 512;
 const COMMANDS_AT_ONCE: u64 = 100;
+/// Time in which the gateway closes the connection that came second.
+const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 /// Far beyond the streams of any script.
 const PROBE_STREAM: u64 = 1 << 40;
-const RETRY: std::time::Duration = std::time::Duration::from_millis(300);
+const RETRY: Duration = Duration::from_millis(300);

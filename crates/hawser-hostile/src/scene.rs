@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::step::Place;
+use crate::place::Place;
 
 /// The places of one trial, all at 127.0.0.1.
 #[derive(Debug)]
@@ -52,13 +52,6 @@ impl Scene {
         out.extend_from_slice(&address.port().to_be_bytes());
         out.extend_from_slice(&[127, 0, 0, 1]);
         out
-    }
-}
-
-impl Place {
-    /// True if streams to it carry datagrams.
-    pub(crate) fn is_datagrams(self) -> bool {
-        matches!(self, Self::EmptyDatagrams | Self::Datagrams)
     }
 }
 

@@ -163,6 +163,11 @@ impl Session {
         Ok(())
     }
 
+    /// True once the current channel has ended.
+    pub(crate) fn has_lost_current(&self) -> bool {
+        self.current().is_ok_and(|channel| channel.is_ended())
+    }
+
     /// True once every channel has ended, or the peer has closed the session.
     pub(crate) fn is_over(&self) -> bool {
         let all_ended = self.shared.lock().values().all(|it| it.is_ended());

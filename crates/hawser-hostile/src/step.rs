@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use hawser_wire::Command;
 
+pub use crate::place::Place;
 use crate::scene::Scene;
 
 /// One step of a script. Steps follow one another; each is over when all of it is with the kernel.
@@ -115,21 +116,4 @@ impl Default for Manners {
     fn default() -> Self {
         Self::GOOD
     }
-}
-
-/// A destination of streams. All are in the trial's own process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Accepts connections and reads all.
-    Sink,
-    /// Accepts connections and reads nothing.
-    Silent,
-    /// Accepts connections and writes without end.
-    Source,
-    /// Refuses connections.
-    Closed,
-    /// Answers one datagram with very many empty ones.
-    EmptyDatagrams,
-    /// Answers one datagram with very many of 1,200 bytes.
-    Datagrams,
 }

@@ -2,45 +2,15 @@
 
 mod against_client;
 mod against_gateway;
+mod conditions;
 mod course;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use hawser_session::Side;
-use hawser_types::ByteCount;
 
+pub use self::conditions::Conditions;
 use crate::error::HostileError;
 use crate::outcome::Outcome;
 use crate::script::Script;
-
-/// Under which conditions scripts are performed.
-#[derive(Clone, Debug)]
-pub struct Conditions {
-    /// The program.
-    pub hawser: PathBuf,
-    /// Its memory limit.
-    pub memory: ByteCount,
-    /// Time for which the script is performed again and again; `None` performs it once.
-    pub time: Option<Duration>,
-    /// Time for which the honest client is measured before.
-    pub before: Duration,
-    /// Bytes a second that the honest client could have.
-    pub pace: u64,
-}
-
-impl Conditions {
-    /// The conditions of tests: each script once, with 64 MiB.
-    pub fn brief(hawser: PathBuf) -> Self {
-        Self {
-            hawser,
-            memory: ByteCount::from_mib(64),
-            time: None,
-            before: Duration::from_millis(500),
-            pace: 4_000_000,
-        }
-    }
-}
 
 /// Performs a script.
 ///

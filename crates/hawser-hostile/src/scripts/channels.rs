@@ -6,6 +6,7 @@ use crate::frames;
 use crate::script::Script;
 use crate::step::{Manners, Place, Step};
 
+// long: a table
 pub(crate) fn channels() -> Vec<Script> {
     vec![
         Script::client(

@@ -11,6 +11,11 @@ use crate::script::Script;
 use crate::step::{Manners, Place, Step};
 
 pub(crate) fn streams() -> Vec<Script> {
+    [first_part(), second_part()].concat()
+}
+
+// long: a table
+fn first_part() -> Vec<Script> {
     let first = StreamId::new(2);
     vec![
         Script::client(
@@ -81,6 +86,12 @@ pub(crate) fn streams() -> Vec<Script> {
             )],
         )
         .descriptors(4200),
+    ]
+}
+
+// long: a table
+fn second_part() -> Vec<Script> {
+    vec![
         Script::client(
             "reset-storm",
             vec![

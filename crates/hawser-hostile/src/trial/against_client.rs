@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::Conditions;
+use super::conditions::Conditions;
 use super::course::{Course, config};
 use crate::error::HostileError;
 use crate::gateway::Gateway;

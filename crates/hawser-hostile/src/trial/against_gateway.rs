@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hawser_net::invite::Invite;
 
-use super::Conditions;
+use super::conditions::Conditions;
 use super::course::{Course, config};
 use crate::client::Client;
 use crate::error::HostileError;
@@ -44,29 +44,7 @@ pub(super) async fn run(
     let mut course = Course::begin(gateway, script, conditions)?;
     course.outcome.goodput_before = Some(before);
     let (begun, bytes) = (Instant::now(), honest.bytes());
-    let mut performers = Vec::new();
-    loop {
-        let session = match script.greets {
-            true => hostile.begin_greeted().await,
-            false => hostile.begin().await,
-        };
-        let session = match session {
-            Ok(session) => session,
-            Err(error) => {
-                let problem = format!("the hostile client's own key gets no session: {error}");
-                course.outcome.violations.push(problem);
-                break;
-            }
-        };
-        let mut performer = Performer::new(&scene, Some(&hostile), session, course.until);
-        let goes_on = course.perform(script, &mut performer).await;
-        // The last one lives until all is measured.
-        performers.clear();
-        performers.push(performer);
-        if !goes_on {
-            break;
-        }
-    }
+    let last = perform(script, &hostile, &scene, &mut course).await;
     let during = (honest.bytes() - bytes) as f64 / begun.elapsed().as_secs_f64();
     course.outcome.goodput_during = Some(during);
     let at = honest.bytes();
@@ -74,7 +52,7 @@ pub(super) async fn run(
         let problem = "the honest client gets nothing any more".to_owned();
         course.outcome.violations.push(problem);
     }
-    drop(performers);
+    drop(last);
     let (wrong, broken) = (honest.wrong(), honest.broken());
     // Before the gateway ends, without which a download would wait in vain.
     drop(honest);
@@ -82,6 +60,37 @@ pub(super) async fn run(
     outcome.expect(wrong == 0, || format!("{wrong} blocks had wrong bytes"));
     outcome.expect(broken == 0, || format!("{broken} honest downloads broke"));
     Ok(outcome)
+}
+
+/// Performs the script in one session after another while there is time. The last one goes on until
+/// what this gives is dropped.
+async fn perform<'a>(
+    script: &Script,
+    hostile: &'a Client,
+    scene: &'a Scene,
+    course: &mut Course,
+) -> Option<Performer<'a>> {
+    let mut last = None;
+    loop {
+        let begun = match script.greets {
+            true => hostile.begin_greeted().await,
+            false => hostile.begin().await,
+        };
+        let session = match begun {
+            Ok(session) => session,
+            Err(error) => {
+                let problem = format!("the hostile client's own key gets no session: {error}");
+                course.outcome.violations.push(problem);
+                return last;
+            }
+        };
+        let mut performer = Performer::new(scene, Some(hostile), session, course.until);
+        let goes_on = course.perform(script, &mut performer).await;
+        last = Some(performer);
+        if !goes_on {
+            return last;
+        }
+    }
 }
 
 fn invite(gateway: &Program) -> Result<String, HostileError> {

@@ -11,7 +11,7 @@ use crate::performer::Performer;
 use crate::program::Program;
 use crate::script::{Ending, Script};
 
-use super::Conditions;
+use super::conditions::Conditions;
 
 /// A trial in its course: the program under test and what was found so far.
 pub(super) struct Course {

@@ -1,0 +1,23 @@
+/// A destination of streams. All are in the trial's own process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Accepts connections and reads all.
+    Sink,
+    /// Accepts connections and reads nothing.
+    Silent,
+    /// Accepts connections and writes without end.
+    Source,
+    /// Refuses connections.
+    Closed,
+    /// Answers one datagram with very many empty ones.
+    EmptyDatagrams,
+    /// Answers one datagram with very many of 1,200 bytes.
+    Datagrams,
+}
+
+impl Place {
+    /// True if streams to it carry datagrams.
+    pub(crate) fn is_datagrams(self) -> bool {
+        matches!(self, Self::EmptyDatagrams | Self::Datagrams)
+    }
+}

@@ -1,0 +1,32 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hawser_types::ByteCount;
+
+/// Under which conditions scripts are performed.
+#[derive(Clone, Debug)]
+pub struct Conditions {
+    /// The program.
+    pub hawser: PathBuf,
+    /// Its memory limit.
+    pub memory: ByteCount,
+    /// Time for which the script is performed again and again; `None` performs it once.
+    pub time: Option<Duration>,
+    /// Time for which the honest client is measured before.
+    pub before: Duration,
+    /// Bytes a second that the honest client could have.
+    pub pace: u64,
+}
+
+impl Conditions {
+    /// The conditions of tests: each script once, with 64 MiB.
+    pub fn brief(hawser: PathBuf) -> Self {
+        Self {
+            hawser,
+            memory: ByteCount::from_mib(64),
+            time: None,
+            before: Duration::from_millis(500),
+            pace: 4_000_000,
+        }
+    }
+}
