@@ -20,6 +20,7 @@ use crate::connections::ConnectionArguments;
 use crate::crowd::CrowdOptions;
 use crate::experiment::{Arguments, Single, Tested, begin};
 use crate::scenario;
+use crate::thousand::ThousandOptions;
 use crate::{
     association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
     messages, objects, peer, privilege, request, short, transports,
@@ -70,6 +71,8 @@ enum Command {
     AssociationSpeed(association::speed::Arguments),
     /// Measure many clients at one gateway at the same time, without limits
     Crowd(CrowdOptions),
+    /// Measure a thousand enrolled clients at one gateway: idle, busy, coming back, one hostile
+    Thousand(ThousandOptions),
     /// Let links fail and return, under load and without
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -132,6 +135,7 @@ impl Cli {
             Command::Transports(arguments) => arguments.execute(),
             Command::AssociationSpeed(arguments) => arguments.execute(),
             Command::Crowd(options) => options.execute(),
+            Command::Thousand(options) => options.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

@@ -214,7 +214,7 @@ impl Findings for CrowdReport {
 }
 
 /// Jain's fairness index of some rates.
-fn jain(rates: impl Iterator<Item = f64> + Clone) -> f64 {
+pub(crate) fn jain(rates: impl Iterator<Item = f64> + Clone) -> f64 {
     let count = rates.clone().count() as f64;
     let sum: f64 = rates.clone().sum();
     let squares: f64 = rates.map(|rate| rate * rate).sum();

@@ -12,6 +12,7 @@ mod connects;
 mod crowd;
 mod header;
 mod library;
+mod many_clients;
 mod places;
 mod quic;
 mod server;
@@ -33,6 +34,10 @@ pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
 pub(crate) use crowd::{CrowdOrder, CrowdOutcome, run as run_crowd};
 pub(crate) use library::{Embedding, LibraryOrder, library_transfer, serve_library};
+pub(crate) use many_clients::{
+    Answers, Ask, Load, Loaded, MAX_CLIENTS, ManyClients, address, identity,
+    run as run_many_clients,
+};
 pub(crate) use quic::{QuicOrder, run as run_quic};
 pub(crate) use server::serve_all;
 pub use server::{port, serve, serve_until_ended};

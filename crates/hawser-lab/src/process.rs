@@ -40,6 +40,11 @@ impl Program {
 
     /// Ends it without warning.
     pub fn kill(mut self) {
+        self.kill_at_once();
+    }
+
+    /// Ends it without warning, for one that another takes the place of.
+    pub(crate) fn kill_at_once(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             signal_group(self.child.id(), libc::SIGKILL);
         }

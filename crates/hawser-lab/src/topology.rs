@@ -364,7 +364,8 @@ impl Subnet {
     }
 }
 
-fn mac(link: usize, server: bool) -> String {
+/// Returns the hardware address of an end of a link, from 1.
+pub(crate) fn mac(link: usize, server: bool) -> String {
     format!("02:68:77:{:02x}:00:{:02x}", link, 1 + u8::from(server))
 }
 

@@ -11,7 +11,8 @@ use hawser::{Encryption, TransportChoice};
 
 use crate::cut::{self, VisitArguments};
 use crate::meter::{
-    self, AssociationOrder, Congestion, CrowdOrder, Embedding, LibraryOrder, Order, QuicOrder,
+    self, AssociationOrder, Congestion, CrowdOrder, Embedding, LibraryOrder, ManyClients, Order,
+    QuicOrder,
 };
 use crate::output::print;
 use crate::relay;
@@ -51,6 +52,8 @@ pub(super) enum MeterCommand {
     CrowdPut(CrowdArguments),
     /// Fetch bytes for many clients at once
     CrowdGet(CrowdArguments),
+    /// Hold many clients of one gateway, and do what the input asks for
+    ManyClients(ManyClients),
     /// Be one end of an association
     Association(AssociationOrder),
     /// Be one end of QUIC connections, one from each address
@@ -133,6 +136,7 @@ impl MeterCommand {
             } => meter::serve_library(listen, &invites, count, how.embedding())?,
             Self::CrowdPut(arguments) => arguments.execute(Direction::Put)?,
             Self::CrowdGet(arguments) => arguments.execute(Direction::Get)?,
+            Self::ManyClients(order) => meter::run_many_clients(&order)?,
             Self::Association(order) => {
                 let outcome = meter::run_association(&order)?;
                 print(&serde_json::to_string(&outcome)?)?;

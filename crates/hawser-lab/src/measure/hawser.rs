@@ -221,17 +221,8 @@ impl Session {
         programs: &Programs,
         invite: Option<&Path>,
     ) -> Result<Program, StepError> {
-        let mut serve = programs.command(bench.lab().server())?;
-        serve
-            .args(["serve", "--listen", &GATEWAY.to_string()])
-            .args(["--allow-destination", "10.0.0.0/8"])
-            .arg("--state")
-            .arg(self.folder.join("gateway"));
-        if let Some(invite) = invite {
-            serve.arg("--invite-file").arg(invite);
-        }
         let log = self.next_log("gateway");
-        Ok(Program::start("hawser serve", serve, &log)?)
+        start_gateway(bench, programs, &self.folder.join("gateway"), invite, &log)
     }
 
     fn start_client(
@@ -309,6 +300,27 @@ impl Session {
     }
 }
 
+/// Starts a gateway on the server host that keeps its state in `state` and writes an invite into
+/// the file `invite`, where that is wanted.
+pub(crate) fn start_gateway(
+    bench: &Bench,
+    programs: &Programs,
+    state: &Path,
+    invite: Option<&Path>,
+    log: &Path,
+) -> Result<Program, StepError> {
+    let mut serve = programs.command(bench.lab().server())?;
+    serve
+        .args(["serve", "--listen", &GATEWAY.to_string()])
+        .args(["--allow-destination", "10.0.0.0/8"])
+        .arg("--state")
+        .arg(state);
+    if let Some(invite) = invite {
+        serve.arg("--invite-file").arg(invite);
+    }
+    Ok(Program::start("hawser serve", serve, log)?)
+}
+
 /// Sums up over the sessions and channels of one end.
 fn add_counters(all: &mut BTreeMap<String, u64>, end: &str, status: &Value) {
     let list = |of: &Value, key: &str| of[key].as_array().cloned().unwrap_or_default();
@@ -344,7 +356,7 @@ pub(crate) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()
 /// From linux/capability.h.
 const CAP_NET_ADMIN: libc::c_ulong = 12;
 pub(crate) const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
-const GATEWAY: SocketAddrV4 = SocketAddrV4::new(SERVER, 7443);
+pub(crate) const GATEWAY: SocketAddrV4 = SocketAddrV4::new(SERVER, 7443);
 const STATUS_LIMIT: Duration = Duration::from_secs(10);
 const START_LIMIT: Duration = Duration::from_secs(20);
 

@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::header::{HEADER, Header, Operation};
 use super::{Congestion, MAX_ECHO, body};
+use crate::open_files::raise_open_files;
 
 /// Listens on `port` of every address; returns once connections can be made.
 ///
@@ -42,6 +43,7 @@ pub fn port(mptcp: bool, congestion: Option<Congestion>) -> u16 {
 
 /// Serves every protocol and congestion control that this machine has, until it is killed.
 pub(crate) fn serve_all() -> io::Result<()> {
+    raise_open_files()?;
     let mut listeners = Vec::new();
     let controls = Congestion::ALL.map(Some);
     // The default last: a program that waits for it then finds the others open too.
