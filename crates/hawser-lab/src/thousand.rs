@@ -53,7 +53,7 @@ impl ThousandOptions {
 
     fn measure(&self, folder: &Path) -> anyhow::Result<Report> {
         let programs = self.common.programs()?;
-        let mut case = Case::start(self, &programs, folder)?;
+        let mut case = Case::start(self.clients, self.links, &programs, folder)?;
         let mut report = Report::new(self.clients, self.links);
         case.connect(&mut report)?;
         case.idle(&mut report, self.idle)?;

@@ -4,42 +4,25 @@
 mod client;
 mod hostile;
 mod load;
+mod order;
 mod protocol;
 
 use std::io::{self, BufRead as _};
-use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use hawser_net::identity::PublicKey;
 use hawser_net::links::list_links;
 use tokio::task::JoinSet;
 
-use self::client::Client;
+use self::client::{Client, honest};
 use super::library::runtime;
 use crate::open_files::raise_open_files;
 use crate::output::print;
 
 pub(crate) use self::client::{MAX_CLIENTS, address, identity};
-pub(crate) use self::load::Load;
-pub(crate) use self::protocol::{Answers, Ask, Loaded};
-
-/// The clients to be, and where they go.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct ManyClients {
-    /// The gateway
-    gateway: SocketAddrV4,
-    /// The gateway's key
-    key: PublicKey,
-    /// Number of honest clients; one more is there that may be told to be hostile
-    clients: u32,
-    /// The meter behind the gateway
-    target: SocketAddrV4,
-    /// The links of every client
-    #[arg(long = "link")]
-    links: Vec<String>,
-}
+pub(crate) use self::order::ManyClients;
+pub(crate) use self::protocol::{Answers, Ask, Load, Loaded};
 
 /// Starts all clients, says `ready`, and does what it is asked until the input ends.
 pub(crate) fn run(order: &ManyClients) -> anyhow::Result<()> {
@@ -95,9 +78,4 @@ async fn all(clients: &[Arc<Client>], within: f64) -> Answers {
         missing: answered.iter().filter(|it| it.is_none()).count(),
         seconds: answered.into_iter().flatten().collect(),
     }
-}
-
-/// All but the last.
-fn honest(clients: &[Arc<Client>]) -> &[Arc<Client>] {
-    clients.split_last().map_or(&[], |(_, honest)| honest)
 }

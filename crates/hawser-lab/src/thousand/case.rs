@@ -9,8 +9,8 @@ use hawser_net::unix_time::UnixTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::network;
 use super::report::{Idle, Loading, Report, Return};
-use super::{ThousandOptions, network};
 use crate::cpu;
 use crate::dialogue::Dialogue;
 use crate::measure::{Bench, GATEWAY, Programs, own_program, start_gateway, wait_for_port};
@@ -34,22 +34,23 @@ pub(super) struct Case<'a> {
 impl<'a> Case<'a> {
     /// Enrols all clients, starts the gateway, measures it alone, and starts the clients.
     pub(super) fn start(
-        options: &ThousandOptions,
+        clients: u32,
+        links: u8,
         programs: &'a Programs,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        let bench = Bench::new(Lab::unshaped(options.links.into())?, folder)?;
-        network::add_addresses(bench.lab(), options.clients)?;
-        eprintln!("enrolling {} clients", options.clients);
-        let key = enrol(&folder.join("gateway"), options.clients)?;
+        let bench = Bench::new(Lab::unshaped(links.into())?, folder)?;
+        network::add_addresses(bench.lab(), clients)?;
+        eprintln!("enrolling {} clients", clients);
+        let key = enrol(&folder.join("gateway"), clients)?;
         let gateway = launch(&bench, programs, 1)?;
         std::thread::sleep(PAUSE);
         let alone = cpu::resident(gateway.id())?;
         Ok(Self {
-            clients: start_clients(&bench, &key, options.clients)?,
+            clients: start_clients(&bench, &key, clients)?,
             bench,
             programs,
-            count: options.clients,
+            count: clients,
             gateway,
             alone,
             starts: 1,

@@ -113,7 +113,7 @@ async fn gateway() -> (Gateway, SocketAddr, PublicKey) {
 /// must not pile up.
 #[tokio::test]
 async fn sessions_that_ended_do_not_wait_to_be_accepted() {
-    let (gateway, address, key) = gateway().await;
+    let (gateway, address, _) = gateway().await;
     // The application wants sessions, and looks no further.
     let asked = tokio::time::timeout(Duration::from_millis(1), gateway.accept_session());
     assert!(asked.await.is_err());

@@ -53,9 +53,9 @@ fn restart(database: &[u8], log: &[u8]) -> u64 {
     let path = folder.path().join("ledger.db");
     fs::write(&path, database).unwrap();
     fs::write(log_of(&path), log).unwrap();
-    let found = open(&path).usage().unwrap()["wwan0"];
+    let found = open(&path).usage(november(1)).unwrap()["wwan0"];
     assert_eq!(found.down.as_u64(), 2 * found.up.as_u64());
-    let usage = charged(&path, 100).usage().unwrap()["wwan0"];
+    let usage = charged(&path, 100).usage(november(1)).unwrap()["wwan0"];
     assert_eq!(usage.up.as_u64(), found.up.as_u64() + 100);
     found.up.as_u64()
 }
@@ -111,7 +111,7 @@ fn a_disk_that_is_full_at_any_page_refuses_the_whole_charge_and_says_so() {
     loop {
         limit(&ledger, pages);
         let outcome = ledger.charge(&all);
-        let links = open(&path).usage().unwrap().len();
+        let links = open(&path).usage(november(1)).unwrap().len();
         match outcome {
             Ok(()) => {
                 assert_eq!(links, 2001);

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
 use super::super::header::Header;
-use super::ManyClients;
+use super::order::ManyClients;
 use crate::scenario::Direction;
 
 /// A client with its own address on each link.
@@ -120,6 +120,11 @@ impl Client {
         socket.bind(SocketAddr::new(self.own.into(), 0))?;
         socket.connect(self.gateway.into()).await
     }
+}
+
+/// All but the last.
+pub(super) fn honest(clients: &[Arc<Client>]) -> &[Arc<Client>] {
+    clients.split_last().map_or(&[], |(_, honest)| honest)
 }
 
 /// Returns the address of client `number` on link `k`, from 1.

@@ -5,24 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::client::Client;
-use super::protocol::Loaded;
-use super::{honest, hostile};
-
-/// The load to make.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct Load {
-    /// Number of clients that transfer, spread evenly over all.
-    pub(crate) busy: usize,
-    /// Seconds for which it is measured.
-    pub(crate) seconds: f64,
-    /// True if the last client is hostile meanwhile.
-    pub(crate) hostile: bool,
-}
+use super::client::{Client, honest};
+use super::hostile;
+use super::protocol::{Load, Loaded};
 
 /// Makes a load and measures it once every busy client has had its first byte.
 pub(super) async fn run(clients: &[Arc<Client>], load: Load) -> anyhow::Result<Loaded> {
@@ -77,7 +64,8 @@ pub(super) async fn run(clients: &[Arc<Client>], load: Load) -> anyhow::Result<L
 async fn ask<'a>(clients: impl Iterator<Item = &'a Arc<Client>>, seconds: f64) -> Vec<Option<f64>> {
     let end = tokio::time::Instant::now() + Duration::from_secs_f64(seconds);
     let mut tasks = JoinSet::new();
-    for client in clients.cloned() {
+    for client in clients {
+        let client = Arc::clone(client);
         tasks.spawn(async move {
             let mut took = Vec::new();
             while tokio::time::Instant::now() < end {

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::load::Load;
-
 /// A line of the input.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -12,6 +10,18 @@ pub(crate) enum Ask {
     Answers { within: f64 },
     /// Let some clients transfer and others make requests.
     Load(Load),
+}
+
+/// The load to make.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Load {
+    /// Number of clients that transfer, spread evenly over all.
+    pub(crate) busy: usize,
+    /// Seconds for which it is measured.
+    pub(crate) seconds: f64,
+    /// True if the last client is hostile meanwhile.
+    pub(crate) hostile: bool,
 }
 
 /// Time until each client had an answer.
