@@ -240,12 +240,12 @@ mod tests {
         };
         let mut report = Report::new(100, 2);
         report.busy = Loading::new(&loaded(1_000_000), 0.5, 1);
-        report.hostile = Loading::new(&loaded(850_000), 0.5, 1);
+        report.hostile = Loading::new(&loaded(500_000), 0.5, 1);
         report.judge();
         let kept = report
             .verdicts
             .iter()
             .find(|it| it.what.starts_with("hostile"));
-        assert!(kept.is_some_and(|it| !it.met && it.figure == Some(0.85)));
+        assert!(kept.is_some_and(|it| !it.met && it.figure == Some(0.5)));
     }
 }
