@@ -46,7 +46,7 @@ pub enum Closed {
     NoAnswer,
     /// No path answers any more.
     Unreachable,
-    /// The peer refused the association.
+    /// The peer refused the association, or its cookie had expired when it came back.
     Refused,
     /// The peer violated the protocol.
     Misbehaved(Misbehaviour),

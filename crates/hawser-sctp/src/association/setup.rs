@@ -6,7 +6,6 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use hawser_types::Instant;
@@ -87,17 +86,11 @@ pub(crate) enum SetupOutcome {
 
 #[derive(Debug)]
 enum Stage {
-    CookieWait {
-        schedule: HandshakeSchedule,
-        /// Number of times that the cookie was stale, and the requested extension of its lifetime.
-        stale: u32,
-        cookie_life_increment: Duration,
-    },
+    CookieWait(Box<HandshakeSchedule>),
     CookieEchoed {
-        schedule: HandshakeSchedule,
+        schedule: Box<HandshakeSchedule>,
         chunks: SmallVec<[Chunk; 2]>,
         negotiated: Negotiated,
-        stale: u32,
     },
     /// Its cookie was accepted and the packet with the cookie is about to be read.
     Accepting(Negotiated),
@@ -114,12 +107,7 @@ impl Setup {
         remotes: &[SocketAddr],
     ) -> Self {
         let schedule = HandshakeSchedule::new(now, &context.config, &context.locals, remotes, None);
-        let stage = Stage::CookieWait {
-            schedule,
-            stale: 0,
-            cookie_life_increment: Duration::ZERO,
-        };
-        let mut setup = Self::new(context, identifiers, stage);
+        let mut setup = Self::new(context, identifiers, Stage::CookieWait(schedule.into()));
         setup.handle_timeout(now);
         setup
     }
@@ -181,7 +169,7 @@ impl Setup {
             Chunk::InitAck(init) => self.on_init_ack(now, arrival, init),
             Chunk::CookieEcho(cookie) => self.on_cookie_echo(now, arrival, cookie),
             Chunk::CookieAck => self.on_cookie_ack(),
-            Chunk::Error(causes) => self.on_error(now, causes),
+            Chunk::Error(causes) => self.on_error(causes),
             Chunk::Abort { reflected, causes } => self.on_abort(arrival, *reflected, causes),
             _ => SetupOutcome::Nothing,
         }
@@ -242,7 +230,7 @@ impl Setup {
     /// Returns when to call [`Self::handle_timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::CookieWait { schedule, .. } | Stage::CookieEchoed { schedule, .. } => {
+            Stage::CookieWait(schedule) | Stage::CookieEchoed { schedule, .. } => {
                 Some(schedule.at())
             }
             Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => None,
@@ -252,7 +240,7 @@ impl Setup {
     /// Handles the expiry of T1-init or T1-cookie.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> SetupOutcome {
         loop {
-            let (Stage::CookieWait { schedule, .. } | Stage::CookieEchoed { schedule, .. }) =
+            let (Stage::CookieWait(schedule) | Stage::CookieEchoed { schedule, .. }) =
                 &mut self.stage
             else {
                 return SetupOutcome::Nothing;
@@ -274,7 +262,7 @@ impl Setup {
             _ => None,
         });
         match self.stage {
-            Stage::CookieWait { .. } | Stage::CookieEchoed { .. } => self.close(Closed::Refused),
+            Stage::CookieWait(_) | Stage::CookieEchoed { .. } => self.close(Closed::Refused),
             // All data was acknowledged and the peer has discarded the association: a late packet
             // made it answer with ABORT.
             Stage::Established(_) if arrival.acknowledging => self.close(Closed::Shutdown),
@@ -311,7 +299,7 @@ impl Setup {
             Stage::CookieEchoed { negotiated, .. }
             | Stage::Accepting(negotiated)
             | Stage::Established(negotiated) => Some(negotiated.peer_tag),
-            Stage::CookieWait { .. } | Stage::Closed => None,
+            Stage::CookieWait(_) | Stage::Closed => None,
         }
     }
 
@@ -353,7 +341,7 @@ impl InitFault {
 impl Stage {
     fn name(&self) -> &'static str {
         match self {
-            Self::CookieWait { .. } => "cookie-wait",
+            Self::CookieWait(_) => "cookie-wait",
             Self::CookieEchoed { .. } => "cookie-echoed",
             Self::Accepting(_) => "accepting",
             Self::Established(_) => "established",

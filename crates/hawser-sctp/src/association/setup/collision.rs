@@ -41,7 +41,7 @@ impl Setup {
             }
         };
         let (identifiers, tie) = match &self.stage {
-            Stage::CookieWait { .. } => (self.identifiers, 0),
+            Stage::CookieWait(_) => (self.identifiers, 0),
             Stage::CookieEchoed { .. } => (self.identifiers, self.tie()),
             Stage::Established(_) => (self.draw_identifiers(), self.tie()),
             Stage::Accepting(_) | Stage::Closed => return SetupOutcome::Discard,
@@ -103,7 +103,7 @@ impl Setup {
                 (negotiated.clone(), true)
             }
             Stage::Established(negotiated) => (negotiated.clone(), false),
-            Stage::CookieWait { .. } | Stage::Closed => return SetupOutcome::Discard,
+            Stage::CookieWait(_) | Stage::Closed => return SetupOutcome::Discard,
         };
         self.send(arrival.route, negotiated.peer_tag, Chunk::CookieAck);
         if is_new {
@@ -125,7 +125,7 @@ impl Setup {
             return SetupOutcome::Discard;
         }
         let is_new = match &self.stage {
-            Stage::CookieWait { .. } | Stage::CookieEchoed { .. } => true,
+            Stage::CookieWait(_) | Stage::CookieEchoed { .. } => true,
             Stage::Established(_) if !arrival.acknowledging && self.may_begin_anew() => false,
             Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {
                 return SetupOutcome::Discard;

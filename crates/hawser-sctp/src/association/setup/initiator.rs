@@ -1,10 +1,8 @@
 //! The initiator's part of the setup: what it sends until it is answered, and how it handles the
 //! answers.
 
-use std::time::Duration;
-
 use hawser_types::Instant;
-use hawser_wire::sctp::{Cause, Chunk, Init, Parameter, VerificationTag};
+use hawser_wire::sctp::{Cause, Chunk, Init, VerificationTag};
 use smallvec::{SmallVec, smallvec};
 
 use super::schedule::HandshakeSchedule;
@@ -20,13 +18,10 @@ impl Setup {
         arrival: Arrival,
         init: &Init,
     ) -> SetupOutcome {
-        let Stage::CookieWait {
-            schedule, stale, ..
-        } = &self.stage
-        else {
+        let Stage::CookieWait(schedule) = &self.stage else {
             return SetupOutcome::Nothing;
         };
-        let (began, stale) = (schedule.began(), *stale);
+        let began = schedule.began();
         let Route { local, remote } = arrival.route;
         // Data would go to the source of the answer, so it must be an address that was asked.
         if !schedule.remotes().any(|asked| asked.ip() == remote.ip()) {
@@ -67,10 +62,9 @@ impl Setup {
         );
         let schedule = schedule.after_answer(began, &self.context.config);
         self.move_to(Stage::CookieEchoed {
-            schedule,
+            schedule: schedule.into(),
             chunks,
             negotiated,
-            stale,
         });
         self.handle_timeout(now)
     }
@@ -79,7 +73,7 @@ impl Setup {
     /// lists too. Where packets are authenticated below, it adds the other addresses as well: a
     /// peer behind a NAT does not know its own.
     fn add_given(&self, negotiated: &mut Negotiated) {
-        let Stage::CookieWait { schedule, .. } = &self.stage else {
+        let Stage::CookieWait(schedule) = &self.stage else {
             return;
         };
         let takes_others = self.context.config.checksum == Checksum::LowerLayer;
@@ -127,49 +121,26 @@ impl Setup {
         self.establish(negotiated)
     }
 
-    /// Handles an ERROR. Only the stale cookie matters here: this end asks for a cookie with a
-    /// longer lifetime (§5.2.6).
-    pub(super) fn on_error(&mut self, now: Instant, causes: &[Cause]) -> SetupOutcome {
-        let Stage::CookieEchoed {
-            stale, negotiated, ..
-        } = &self.stage
-        else {
-            return SetupOutcome::Nothing;
-        };
-        let late = causes.iter().find_map(|cause| match cause {
-            Cause::StaleCookie(micros) => Some(Duration::from_micros(u64::from(*micros))),
-            _ => None,
-        });
-        let Some(late) = late else {
-            return SetupOutcome::Nothing;
-        };
-        if *stale >= MAX_STALE {
-            return self.close(Closed::Refused);
+    /// Handles an ERROR. Only the stale cookie matters here: the association is over (RFC 9260
+    /// §5.2.6, option 2).
+    ///
+    /// Asking for another cookie with the same tag, as option 3 has it, is not safe: a late ERROR
+    /// or COOKIE ACK for the old cookie would count for the new one. An owner that tries again
+    /// draws a new tag.
+    pub(super) fn on_error(&mut self, causes: &[Cause]) -> SetupOutcome {
+        let is_stale = causes.iter().any(|it| matches!(it, Cause::StaleCookie(_)));
+        match self.stage {
+            Stage::CookieEchoed { .. } if is_stale => self.close(Closed::Refused),
+            _ => SetupOutcome::Nothing,
         }
-        let schedule = HandshakeSchedule::new(
-            now,
-            &self.context.config,
-            &self.context.locals,
-            &negotiated.peer_addresses,
-            None,
-        );
-        let stale = stale + 1;
-        self.move_to(Stage::CookieWait {
-            schedule,
-            stale,
-            cookie_life_increment: late * 2,
-        });
-        self.handle_timeout(now)
     }
 
     /// Sends the packet that this stage repeats until it is answered.
     pub(super) fn send_first(&mut self, route: Route) {
         match &self.stage {
-            Stage::CookieWait {
-                cookie_life_increment,
-                ..
-            } => {
-                let chunk = Chunk::Init(self.init(route, *cookie_life_increment));
+            Stage::CookieWait(_) => {
+                let addresses = own_addresses(&self.context.locals, route, [true, true]);
+                let chunk = Chunk::Init(self.offer.init(self.identifiers, &addresses));
                 self.send(route, VerificationTag::NONE, chunk);
             }
             Stage::CookieEchoed {
@@ -180,16 +151,6 @@ impl Setup {
             }
             Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {}
         }
-    }
-
-    fn init(&self, route: Route, cookie_life_increment: Duration) -> Init {
-        let addresses = own_addresses(&self.context.locals, route, [true, true]);
-        let mut init = self.offer.init(self.identifiers, &addresses);
-        if !cookie_life_increment.is_zero() {
-            let millis = u32::try_from(cookie_life_increment.as_millis() + 1).unwrap_or(u32::MAX);
-            init.parameters.push(Parameter::CookiePreservative(millis));
-        }
-        init
     }
 
     /// Refuses an unusable INIT ACK and closes the association.
@@ -205,9 +166,6 @@ impl Setup {
         self.close(Closed::Misbehaved(Misbehaviour::InvalidInit))
     }
 }
-
-/// Maximum number of times that a stale cookie is replaced.
-const MAX_STALE: u32 = 3;
 
 /// Maximum length of a peer's cookie.
 const MAX_COOKIE: usize = MAX_OUTGOING - 64;
