@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Line, Loss, Service};
-use hawser_sctp::{AssociationConfig, Message, SendError};
+use hawser_sctp::{AssociationConfig, Checksum, Framing, Message, SendError};
 use hawser_sim::association::{Disorder, Fabric, LinkModel, client_local};
 use hawser_types::{Instant, Rate};
 use hawser_wire::sctp::StreamNumber;
@@ -78,6 +78,24 @@ fn links_that_are_long_in_different_directions_are_both_used() {
     assert!(took.is_some_and(|took| took < secs(7)), "{took:?}");
 }
 
+/// The server sees one address with a port for each link, and not those that the client lists.
+#[test]
+fn two_links_behind_one_address_translator_are_both_used() {
+    let sealed = AssociationConfig {
+        checksum: Checksum::LowerLayer,
+        framing: Framing::Compact,
+        announces_links: true,
+        ..AssociationConfig::default()
+    };
+    for config in [AssociationConfig::default(), sealed] {
+        let mut fabric = Fabric::new([&config; 2], &[link(10, 10), link(5, 20)], 1, 1);
+        fabric.translate();
+        let took = move_bytes_over(&mut fabric, &config, 20_000_000, |_| {});
+        let rate = 160.0 / took.expect("all arrives").as_secs_f64();
+        assert!(rate > 0.9 * 15.0, "{rate:.1} of 15 Mbit/s");
+    }
+}
+
 /// Moves so many bytes from the client to the server; `change` happens after a second. How long it
 /// took.
 fn move_bytes(
@@ -87,7 +105,16 @@ fn move_bytes(
 ) -> Option<Duration> {
     let config = AssociationConfig::default();
     let mut fabric = Fabric::new([&config; 2], links, 1, 1);
-    assert!(fabric.establish(&config));
+    move_bytes_over(&mut fabric, &config, bytes, change)
+}
+
+fn move_bytes_over(
+    fabric: &mut Fabric,
+    config: &AssociationConfig,
+    bytes: usize,
+    change: impl FnOnce(&mut Fabric),
+) -> Option<Duration> {
+    assert!(fabric.establish(config));
     fabric.run_until(secs(2), |_| false);
     let (began, mut left, mut arrived) = (fabric.now(), bytes, 0);
     let (end, mut change) = (began + PATIENCE, Some(change));
@@ -95,7 +122,7 @@ fn move_bytes(
         if fabric.now() >= began + secs(1)
             && let Some(change) = change.take()
         {
-            change(&mut fabric);
+            change(fabric);
         }
         while left > 0 {
             let now = fabric.now();
@@ -111,7 +138,7 @@ fn move_bytes(
             }
         }
         fabric.pump(0);
-        fabric.step(next_look(began, &fabric).min(end));
+        fabric.step(next_look(began, fabric).min(end));
         while let Some(received) = fabric.association(1).receive() {
             arrived += received.length();
         }

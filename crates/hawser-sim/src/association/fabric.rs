@@ -26,6 +26,8 @@ pub struct Fabric {
     pub hosts: [Host; 2],
     links: BTreeMap<LinkIndex, LinkState>,
     wiring: Wiring,
+    /// The client's addresses are one to the server, with a port for each link.
+    translated: bool,
     /// What IP, UDP where it is used, and the seal where there is one add to a packet on the link.
     overhead: ByteCount,
     queue: Queue<Planned>,
@@ -134,6 +136,7 @@ impl Fabric {
             hosts: [host(config[0], client, 1), host(config[1], server, 2)],
             links: BTreeMap::new(),
             wiring: Wiring::Shared,
+            translated: false,
             overhead: ByteCount::new(IP_HEADER + UDP_HEADER + seal),
             queue: Queue::new(),
             rng: SmallRng::seed_from_u64(seed),
@@ -155,6 +158,12 @@ impl Fabric {
     /// said.
     pub fn set_wiring(&mut self, wiring: Wiring) {
         self.wiring = wiring;
+    }
+
+    /// Puts an address translator between the client and the server: all links of the client have
+    /// one address there, and each a port of its own. It lets answers through only.
+    pub fn translate(&mut self) {
+        self.translated = true;
     }
 
     /// What is added to an SCTP packet on the link; if not said, what IPv4 and UDP add, and for
@@ -383,9 +392,8 @@ impl Fabric {
     /// The client's link that a datagram takes, and its route as the other end sees it; `None`: it
     /// leads nowhere.
     fn passage(&self, from: usize, route: &Route) -> Option<(LinkIndex, Route)> {
-        let to = &self.hosts[1 - from];
-        let mut owners = to.locals.iter();
-        let local = *owners.find(|local| local.address == route.remote.ip())?;
+        let mut owners = self.hosts[1 - from].locals.iter();
+        let local = *owners.find(|local| self.place(1 - from, local) == route.remote)?;
         let own = self.hosts[from].locals.contains(&route.local);
         let (client, server) = match from {
             0 => (route.local.link, local.link),
@@ -393,13 +401,16 @@ impl Fabric {
         };
         let cable = server.value().checked_sub(SERVER_LINKS) == client.value().checked_sub(1);
         let reaches = own && (self.wiring == Wiring::Shared || cable);
-        reaches.then_some((
-            client,
-            Route {
-                local,
-                remote: SocketAddr::new(route.local.address, PORT),
-            },
-        ))
+        let remote = self.place(from, &route.local);
+        reaches.then_some((client, Route { local, remote }))
+    }
+
+    /// Where the other end sees an address of this host.
+    fn place(&self, host: usize, local: &Local) -> SocketAddr {
+        match self.translated && host != SERVER {
+            true => SocketAddr::new(TRANSLATOR, PORT + local.link.value() as u16),
+            false => socket(local),
+        }
     }
 }
 
@@ -435,6 +446,8 @@ fn socket(local: &Local) -> SocketAddr {
 
 /// The UDP port of RFC 6951.
 const PORT: u16 = 9899;
+/// The address that a translator shows the server.
+const TRANSLATOR: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 const SERVER: usize = 1;
 const SERVER_LINKS: u32 = 1000;
 /// IPv4's.
