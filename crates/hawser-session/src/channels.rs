@@ -15,7 +15,8 @@ use crate::transport::Transport;
 /// The channels of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
-    by_id: BTreeMap<ChannelId, Channel>,
+    /// Boxed: a map has room for eleven at least, and most sessions have four.
+    by_id: BTreeMap<ChannelId, Box<Channel>>,
     /// Channels that have something to send, of which the driver was not told yet.
     wakes: VecDeque<ChannelId>,
 }
@@ -26,22 +27,22 @@ pub(crate) type ChannelIds = SmallVec<[ChannelId; 8]>;
 impl Channels {
     /// Adds a channel.
     pub(crate) fn insert(&mut self, channel: Channel) {
-        self.by_id.insert(channel.id(), channel);
+        self.by_id.insert(channel.id(), Box::new(channel));
     }
 
     /// Takes a channel out.
     pub(crate) fn remove(&mut self, id: ChannelId) -> Option<Channel> {
-        self.by_id.remove(&id)
+        self.by_id.remove(&id).map(|channel| *channel)
     }
 
     /// Returns a channel.
     pub(crate) fn get(&self, id: ChannelId) -> Option<&Channel> {
-        self.by_id.get(&id)
+        self.by_id.get(&id).map(|channel| &**channel)
     }
 
     /// Returns a channel, to change it.
     pub(crate) fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        self.by_id.get_mut(&id)
+        self.by_id.get_mut(&id).map(|channel| &mut **channel)
     }
 
     /// True if the channel is there.
@@ -61,12 +62,12 @@ impl Channels {
 
     /// Returns all channels, by number.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Channel> {
-        self.by_id.values()
+        self.by_id.values().map(|channel| &**channel)
     }
 
     /// Returns all channels, to change them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
-        self.by_id.values_mut()
+        self.by_id.values_mut().map(|channel| &mut **channel)
     }
 
     /// Returns the channels of a link.

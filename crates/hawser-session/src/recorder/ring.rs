@@ -18,7 +18,8 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Creates a ring of at most `bytes` bytes, which are allocated block by block when needed.
+    /// Creates a ring of at most `bytes` bytes, which are allocated block by block when needed; the
+    /// first block grows, since most sessions of a gateway are idle and decide little.
     pub(super) fn new(bytes: usize) -> Self {
         let block_size = (bytes / BLOCKS).clamp(MIN_BLOCK, MAX_BLOCK);
         Self {
@@ -48,6 +49,11 @@ impl Ring {
         }
         let fits = self.fits();
         if let Some(block) = self.blocks.back_mut().filter(|_| fits) {
+            let needed = block.len() + self.entry.len();
+            if needed > block.capacity() {
+                let larger = (block.capacity() * 2).clamp(needed, self.block_size);
+                block.reserve_exact(larger - block.len());
+            }
             block.extend_from_slice(&self.entry);
         } else {
             // The entry has changed the context, but the reader does not see it.
@@ -70,7 +76,7 @@ impl Ring {
 
     /// Returns the memory in use.
     pub(super) fn held(&self) -> usize {
-        self.blocks.len() * self.block_size
+        self.blocks.iter().map(Vec::capacity).sum()
     }
 
     fn fits(&self) -> bool {
@@ -84,7 +90,11 @@ impl Ring {
             false => self.blocks.pop_front(),
         };
         self.lost |= oldest.is_some();
-        let mut block = oldest.unwrap_or_else(|| Vec::with_capacity(self.block_size));
+        let size = match self.blocks.is_empty() {
+            true => FIRST_SIZE,
+            false => self.block_size,
+        };
+        let mut block = oldest.unwrap_or_else(|| Vec::with_capacity(size));
         block.clear();
         self.blocks.push_back(block);
         self.context.clear();
@@ -96,3 +106,5 @@ const BLOCKS: usize = 16;
 /// Minimum size of a block. The first decision of a block has all fields of every channel.
 const MIN_BLOCK: usize = 8 * 1024;
 const MAX_BLOCK: usize = 64 * 1024;
+/// Size that the first block has at first.
+const FIRST_SIZE: usize = 1024;
