@@ -52,8 +52,14 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {
+    let enter = async {
+        match timeout(LINE_PATIENCE, place.ready()).await {
+            Ok(()) => let_in(&shared, stream, remote, &place).await,
+            Err(_) => shared.count(|counters| counters.limited += 1),
+        }
+    };
     tokio::select! {
-        () = let_in(&shared, stream, remote, &place) => {}
+        () = enter => {}
         () = place.displaced() => tracing::debug!(%remote, "a newcomer takes its place"),
     }
 }
@@ -231,6 +237,8 @@ async fn read_join(
 
 /// Time in which a host has to prove who it is.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Time that a connection waits in line for a place at most.
+const LINE_PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which the kernel keeps a connection that says nothing; it counts in retransmissions.
 const DEFERRED: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

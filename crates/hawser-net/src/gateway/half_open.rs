@@ -1,15 +1,18 @@
 //! The places of connections that have not proved who they are.
 //!
-//! A newcomer always gets a place: where none is free, it displaces another connection. So idle
-//! connections never keep a client out. The displaced one belongs to the network, and there to the
-//! source, with the most places: whoever takes many displaces itself. Among a source's connections
-//! the oldest goes, once it had time for a handshake; among younger ones chance decides, so that
-//! under a flood some finish.
+//! Idle connections never keep a client out. A newcomer that finds its places taken displaces a
+//! connection that had time for a handshake, or a younger one of a network, and there of a source,
+//! that holds more places than its own would then: whoever takes many displaces itself. Otherwise
+//! it waits in line: when a thousand clients come back at once after a restart, none of them stops
+//! another's handshake. Where the line is full as well, that is a flood, and newcomers displace
+//! younger ones by chance, so that some finish.
 //!
 //! A connection that joins a live session moves to a place of that session, which strangers can't
 //! take: these need the session's id and a number that was granted to it.
 
-use std::collections::{BTreeMap, HashMap};
+mod crowd;
+
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +21,7 @@ use std::time::{Duration, Instant};
 use hawser_types::SessionId;
 use tokio::sync::Notify;
 
+use self::crowd::{Crowd, Guest};
 use super::limits::AcceptLimits;
 
 /// Gives places to connections that have not proved who they are.
@@ -27,11 +31,12 @@ pub(super) struct HalfOpen {
     places: Arc<Mutex<Places>>,
 }
 
-/// A place among the half-open connections; dropping it frees the place.
+/// A place among the half-open connections, or in the line for one; dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Place {
     half_open: HalfOpen,
     number: u64,
+    ready: Arc<Notify>,
     displaced: Arc<Notify>,
 }
 
@@ -43,23 +48,24 @@ impl HalfOpen {
         }
     }
 
-    /// Returns a place for a connection from `address`, and whether another one lost its place for
-    /// that. `now` tells who had time for a handshake.
+    /// Returns a place for a connection from `address`, or one in the line, and whether another
+    /// connection lost its own for that. `now` tells who had time for a handshake.
     pub(super) fn enter(&self, address: IpAddr, now: Instant) -> (Place, bool) {
-        let holder = Holder {
+        let guest = Guest {
             source: source_of(address),
             network: network_of(address),
             since: now,
+            ready: Arc::default(),
             displaced: Arc::default(),
         };
         let mut places = self.lock();
-        let displaces = places.make_room(&self.limits, &holder);
         let place = Place {
             half_open: self.clone(),
             number: places.next,
-            displaced: Arc::clone(&holder.displaced),
+            ready: Arc::clone(&guest.ready),
+            displaced: Arc::clone(&guest.displaced),
         };
-        places.add(holder);
+        let displaces = places.welcome(&self.limits, guest);
         (place, displaces)
     }
 
@@ -69,6 +75,19 @@ impl HalfOpen {
 }
 
 impl Place {
+    /// Waits until it is a place among the half-open connections.
+    pub(super) async fn ready(&self) {
+        while !self.has_place(Instant::now()) {
+            // Meanwhile others may have had their time.
+            let _ = tokio::time::timeout(LOOK_AGAIN, self.ready.notified()).await;
+        }
+    }
+
+    fn has_place(&self, now: Instant) -> bool {
+        let limits = &self.half_open.limits;
+        self.half_open.lock().has_place(limits, self.number, now)
+    }
+
     /// Waits until a newcomer takes the place.
     pub(super) async fn displaced(&self) {
         self.displaced.notified().await;
@@ -77,12 +96,12 @@ impl Place {
     /// Moves the connection to one of the places for joins of `session`, while one is free. No
     /// newcomer displaces it there.
     pub(super) fn join(&self, session: SessionId) {
-        let most = self.half_open.limits.half_open;
+        let limits = &self.half_open.limits;
         let mut places = self.half_open.lock();
         let of_session = places.joins.values().filter(|it| **it == session).count();
-        if places.joins.len() < most
+        if places.joins.len() < limits.half_open
             && of_session < JOINS_PER_SESSION
-            && places.remove(self.number).is_some()
+            && places.remove(limits, self.number)
         {
             places.joins.insert(self.number, session);
         }
@@ -91,7 +110,7 @@ impl Place {
     /// Frees the place: the connection has proved who it is.
     pub(super) fn leave(&self) {
         let mut places = self.half_open.lock();
-        places.remove(self.number);
+        places.remove(&self.half_open.limits, self.number);
         places.joins.remove(&self.number);
     }
 }
@@ -105,83 +124,123 @@ impl Drop for Place {
 #[derive(Debug, Default)]
 struct Places {
     next: u64,
-    /// Who holds a place that a newcomer may take, the oldest first.
-    holders: BTreeMap<u64, Holder>,
-    by_source: HashMap<IpAddr, usize>,
-    by_network: HashMap<IpAddr, usize>,
+    /// Who holds a place that a newcomer may take.
+    holders: Crowd,
+    /// Who waits for a place.
+    line: Crowd,
     /// Connections that join, with their sessions.
     joins: BTreeMap<u64, SessionId>,
     chance: RandomState,
 }
 
-#[derive(Debug)]
-struct Holder {
-    source: IpAddr,
-    network: IpAddr,
-    since: Instant,
-    displaced: Arc<Notify>,
+/// Whether there is room for a connection.
+enum Room {
+    Free,
+    /// If this one goes.
+    Displacing(u64),
+    /// No: none of these holds more than its share, nor had time for a handshake.
+    Wait(Vec<u64>),
 }
 
 impl Places {
-    fn add(&mut self, holder: Holder) {
-        *self.by_source.entry(holder.source).or_default() += 1;
-        *self.by_network.entry(holder.network).or_default() += 1;
-        self.holders.insert(self.next, holder);
+    /// Gives a newcomer a place, or one in the line; returns whether another connection lost its
+    /// own for that.
+    fn welcome(&mut self, limits: &AcceptLimits, guest: Guest) -> bool {
+        let number = self.next;
         self.next += 1;
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Holder> {
-        let holder = self.holders.remove(&number)?;
-        take_one(&mut self.by_source, holder.source);
-        take_one(&mut self.by_network, holder.network);
-        Some(holder)
-    }
-
-    /// Displaces a connection where the newcomer would exceed a limit; returns whether it did.
-    fn make_room(&mut self, limits: &AcceptLimits, newcomer: &Holder) -> bool {
-        let of = |counts: &HashMap<IpAddr, usize>, group| counts.get(group).copied().unwrap_or(0);
-        let per_network = (limits.half_open / 2).max(limits.half_open_per_source);
-        let victim = if of(&self.by_source, &newcomer.source) >= limits.half_open_per_source {
-            self.victim(newcomer.since, |it| it.source == newcomer.source)
-        } else if of(&self.by_network, &newcomer.network) >= per_network {
-            self.victim(newcomer.since, |it| it.network == newcomer.network)
-        } else if self.holders.len() >= limits.half_open {
-            self.victim(newcomer.since, |_| true)
-        } else {
-            None
+        let victim = match self.room(limits, &guest, guest.since) {
+            Room::Free => None,
+            Room::Displacing(victim) => Some(victim),
+            Room::Wait(_) if self.line.len() < limits.half_open * LINE => {
+                self.line.add(number, guest);
+                return false;
+            }
+            Room::Wait(rivals) => self.one_of(&rivals),
         };
-        let displaced = victim.and_then(|number| self.remove(number));
+        self.holders.add(number, guest);
+        victim.is_some_and(|victim| self.displace(victim))
+    }
+
+    /// True if the connection has a place by now.
+    fn has_place(&mut self, limits: &AcceptLimits, number: u64, now: Instant) -> bool {
+        match self.line.get(number).map(|it| self.room(limits, it, now)) {
+            Some(Room::Free) => self.move_up(number, now),
+            Some(Room::Displacing(victim)) => {
+                self.move_up(number, now);
+                self.displace(victim);
+            }
+            Some(Room::Wait(_)) | None => {}
+        }
+        self.holders.get(number).is_some()
+    }
+
+    /// Tells whether there is room for a connection.
+    fn room(&self, limits: &AcceptLimits, guest: &Guest, now: Instant) -> Room {
+        let holders = &self.holders;
+        let per_network = (limits.half_open / 2).max(limits.half_open_per_source);
+        let rivals = if holders.of_source(guest) >= limits.half_open_per_source {
+            holders.heaviest(|it| it.source == guest.source)
+        } else if holders.of_network(guest) >= per_network {
+            holders.heaviest(|it| it.network == guest.network)
+        } else if holders.len() >= limits.half_open {
+            holders.heaviest(|_| true)
+        } else {
+            return Room::Free;
+        };
+        let oldest = rivals.first().copied();
+        let Some((oldest, holder)) = oldest.and_then(|it| Some((it, holders.get(it)?))) else {
+            return Room::Wait(rivals);
+        };
+        let is_lighter = match guest.network == holder.network {
+            true => holders.of_source(guest) + 1 < holders.of_source(holder),
+            false => holders.of_network(guest) + 1 < holders.of_network(holder),
+        };
+        if now.saturating_duration_since(holder.since) >= HANDSHAKE_TIME {
+            Room::Displacing(oldest)
+        } else if is_lighter && let Some(victim) = self.one_of(&rivals) {
+            Room::Displacing(victim)
+        } else {
+            Room::Wait(rivals)
+        }
+    }
+
+    /// Returns one of them, by chance.
+    fn one_of(&self, numbers: &[u64]) -> Option<u64> {
+        let random = self.chance.hash_one(self.next) as usize;
+        numbers.get(random % numbers.len().max(1)).copied()
+    }
+
+    /// Takes a connection's place, and returns whether it had one.
+    fn displace(&mut self, victim: u64) -> bool {
+        let displaced = self.holders.remove(victim);
         // A connection that does not wait yet finds that out when it does.
         displaced.map(|it| it.displaced.notify_one()).is_some()
     }
 
-    /// Chooses among those that are `meant`: one of the network and source with the most places.
-    fn victim(&self, now: Instant, meant: impl Fn(&Holder) -> bool) -> Option<u64> {
-        let weight = |it: &Holder| {
-            let of = |counts: &HashMap<IpAddr, usize>, group| counts.get(group).copied();
-            (
-                of(&self.by_network, &it.network),
-                of(&self.by_source, &it.source),
-            )
-        };
-        let meant = || self.holders.iter().filter(|(_, it)| meant(it));
-        let heaviest = meant().map(|(_, it)| weight(it)).max()?;
-        let mut candidates = meant().filter(|(_, it)| weight(it) == heaviest);
-        let count = candidates.clone().count();
-        let (oldest, holder) = candidates.clone().next()?;
-        if now.saturating_duration_since(holder.since) >= HANDSHAKE_TIME {
-            return Some(*oldest);
+    /// Frees a place, which goes to the first in the line that it fits; returns whether it was one
+    /// among the holders.
+    fn remove(&mut self, limits: &AcceptLimits, number: u64) -> bool {
+        self.line.remove(number);
+        let is_freed = self.holders.remove(number).is_some();
+        let now = Instant::now();
+        let fits = |guest: &Guest| matches!(self.room(limits, guest, now), Room::Free);
+        if is_freed && let Some(next) = self.line.first(fits) {
+            self.move_up(next, now);
         }
-        let random = self.chance.hash_one(self.next) as usize % count;
-        candidates.nth(random).map(|(number, _)| *number)
+        is_freed
     }
-}
 
-fn take_one(counts: &mut HashMap<IpAddr, usize>, group: IpAddr) {
-    if let Some(count) = counts.get_mut(&group) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&group);
+    /// Moves a connection from the line to a place.
+    fn move_up(&mut self, number: u64, now: Instant) {
+        if let Some(guest) = self.line.remove(number) {
+            guest.ready.notify_one();
+            self.holders.add(
+                number,
+                Guest {
+                    since: now,
+                    ..guest
+                },
+            );
         }
     }
 }
@@ -213,6 +272,10 @@ fn masked(address: IpAddr, v4: u32, v6: u32) -> IpAddr {
 const HANDSHAKE_TIME: Duration = Duration::from_secs(1);
 /// A client joins over all its links at once after an outage.
 const JOINS_PER_SESSION: usize = 16;
+/// Connections in the line, as a multiple of the places.
+const LINE: usize = 4;
+/// Time after which a connection in the line looks who had time for a handshake meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests;

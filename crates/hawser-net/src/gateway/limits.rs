@@ -8,8 +8,8 @@ pub struct AcceptLimits {
     /// Sessions of one client.
     pub sessions_per_client: usize,
     /// Connections that have not proved who they are, in all; half of them from one IPv4 /24 or
-    /// IPv6 /48. When all are taken, a newcomer displaces one of the sources that have most. Joins
-    /// of live sessions have as many places besides.
+    /// IPv6 /48. When all are taken, a newcomer displaces an idle one, or one of a source that has
+    /// more than its share, or waits. Joins of live sessions have as many places besides.
     pub half_open: usize,
     /// The same, from one IPv4 address or one IPv6 /64.
     pub half_open_per_source: usize,

@@ -13,11 +13,11 @@ fn enter(half_open: &HalfOpen, address: &str) -> Place {
 }
 
 fn has_place(place: &Place) -> bool {
-    place.half_open.lock().holders.contains_key(&place.number)
+    place.half_open.lock().holders.get(place.number).is_some()
 }
 
 #[test]
-fn one_source_displaces_its_own_connections_and_no_others() {
+fn one_source_has_its_own_places_and_no_others() {
     let half_open = half_open(3, 2);
     let other = enter(&half_open, "192.0.2.1");
     let own: Vec<Place> = (1..=9)
@@ -80,8 +80,7 @@ fn places_come_back() {
         place.join(SessionId::new([1; 16]));
     }
     let places = half_open.lock();
-    assert!(places.holders.is_empty() && places.joins.is_empty());
-    assert!(places.by_source.is_empty() && places.by_network.is_empty());
+    assert!(places.holders.is_empty() && places.line.is_empty() && places.joins.is_empty());
 }
 
 #[test]
@@ -109,10 +108,50 @@ fn joins_of_a_live_session_are_not_displaced_and_leave_places_for_other_sessions
     assert_eq!(kept(&[other]), 1);
 }
 
+/// After a restart of the gateway, for example.
+#[tokio::test]
+async fn clients_that_come_at_once_wait_for_each_other_and_displace_nobody() {
+    let half_open = half_open(16, 8);
+    let source = |n: usize| format!("192.0.2.{}", n % 50);
+    let places: Vec<Place> = (0..64).map(|n| enter(&half_open, &source(n))).collect();
+    assert_eq!(places.iter().filter(|it| has_place(it)).count(), 8);
+    for place in places {
+        place.ready().await;
+        assert!(has_place(&place));
+        // Its handshake is over.
+        drop(place);
+    }
+    assert!(half_open.lock().line.is_empty());
+}
+
+#[test]
+fn who_waits_takes_the_place_of_one_that_had_time_for_a_handshake() {
+    let half_open = half_open(4, 1);
+    let idle = enter(&half_open, "192.0.2.1");
+    let client = enter(&half_open, "192.0.2.1");
+    assert!(has_place(&idle) && !client.has_place(Instant::now()));
+    assert!(client.has_place(Instant::now() + HANDSHAKE_TIME));
+    assert!(!has_place(&idle));
+}
+
+#[test]
+fn the_line_is_bounded_and_a_flood_that_fills_it_keeps_no_newcomer_out() {
+    let half_open = half_open(4, 1);
+    let flood: Vec<Place> = (0..100)
+        .map(|n| enter(&half_open, &format!("10.0.{n}.1")))
+        .collect();
+    assert_eq!(half_open.lock().line.len(), 4 * LINE);
+    let client = enter(&half_open, "192.0.2.1");
+    assert!(has_place(&client));
+    assert_eq!(flood.iter().filter(|it| has_place(it)).count(), 3);
+}
+
 #[tokio::test]
 async fn a_displaced_connection_hears_of_it_even_if_it_waits_later() {
     let half_open = half_open(1, 1);
-    let place = enter(&half_open, "192.0.2.1");
-    let _newcomer = enter(&half_open, "192.0.2.1");
+    let began = Instant::now();
+    let (place, _) = half_open.enter("192.0.2.1".parse().unwrap(), began);
+    let later = began + HANDSHAKE_TIME;
+    let _newcomer = half_open.enter("192.0.2.1".parse().unwrap(), later);
     place.displaced().await;
 }
