@@ -146,7 +146,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
                 revoked: false,
             },
         );
-        memory::share_out(shared, &sessions);
+        memory::begin(shared, &sessions, &driver);
         driver
     };
     shared.count(|counters| counters.sessions += 1);

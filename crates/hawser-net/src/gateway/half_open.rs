@@ -163,6 +163,11 @@ impl Places {
 
     /// True if the connection has a place by now.
     fn has_place(&mut self, limits: &AcceptLimits, number: u64, now: Instant) -> bool {
+        // Who frees a place passes it on: only those that had their time make room here.
+        let is_ripe = |it: &Guest| now.saturating_duration_since(it.since) >= HANDSHAKE_TIME;
+        if self.holders.first(is_ripe).is_none() {
+            return self.holders.get(number).is_some();
+        }
         match self.line.get(number).map(|it| self.room(limits, it, now)) {
             Some(Room::Free) => self.move_up(number, now),
             Some(Room::Displacing(victim)) => {

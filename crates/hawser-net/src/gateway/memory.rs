@@ -21,6 +21,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::GatewayConfig;
 use super::shared::{Entry, Shared};
+use crate::driver::Driver;
 
 /// Shares out anew every now and then, since what sessions hold comes and goes.
 pub(super) async fn keep(shared: Arc<Shared>) {
@@ -32,7 +33,8 @@ pub(super) async fn keep(shared: Arc<Shared>) {
         let most = shared.config.limits.memory.as_u64() / 4;
         let held = associations.map(|it| it.bound(ByteCount::new(most)));
         shared.note_associations(held.unwrap_or_default());
-        share_out(&shared, &shared.lock_sessions());
+        let sessions = shared.lock_sessions();
+        *shared.lock_shares() = share_out(&shared, &sessions);
     }
 }
 
@@ -52,8 +54,50 @@ pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
     }
 }
 
+/// What the next session may have, as long as there is enough of it.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// Of what comes, for each session.
+    receive: u64,
+    /// Of what is sent, for each session.
+    send: u64,
+    /// What nobody has, of what comes and of what is sent.
+    left: [u64; 2],
+}
+
+impl Shares {
+    /// Takes out a session's share, and half of what its recorder may take from each.
+    fn take(&mut self, recorder: u64) -> bool {
+        if self.send < MIN_SENDING {
+            return false;
+        }
+        let [received, sent] = self.left;
+        let received = received.checked_sub(self.receive.saturating_add(recorder / 2));
+        let sent = sent.checked_sub(self.send.saturating_add(recorder / 2));
+        let (Some(received), Some(sent)) = (received, sent) else {
+            return false;
+        };
+        self.left = [received, sent];
+        true
+    }
+}
+
+/// Gives a new session its share: what others have if that is left, otherwise by sharing out anew.
+///
+/// Sharing out asks every session. After a restart a thousand of them begin at once.
+pub(super) fn begin(shared: &Shared, sessions: &HashMap<SessionId, Entry>, new: &Driver) {
+    let recorder = for_session(&shared.config).recorder.as_u64();
+    let mut shares = shared.lock_shares();
+    if shares.take(recorder) {
+        let (receive, send) = (ByteCount::new(shares.receive), ByteCount::new(shares.send));
+        new.with(|session, now| session.set_memory(now, receive, send));
+    } else {
+        *shares = share_out(shared, sessions);
+    }
+}
+
 /// Gives every session its share.
-pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
+fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
     let recorder = for_session(&shared.config).recorder.as_u64();
     let recorders = recorder.saturating_mul(sessions.len() as u64);
     let memory = shared.config.limits.memory.as_u64();
@@ -68,15 +112,24 @@ pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
         .collect();
     let received: Vec<u64> = held.iter().map(|(received, _)| *received).collect();
     let sent: Vec<u64> = held.iter().map(|(_, sent)| *sent).collect();
-    let receive = level(half, most(config.receive_memory), &received);
-    let send = level(half, most(config.send_memory), &sent);
+    let receive = share(half, most(config.receive_memory), &received);
+    let send = share(half, most(config.send_memory), &sent).max(MIN_SENDING);
+    let left = |share: u64, held: &[u64]| {
+        let taken: u64 = held.iter().map(|held| share.max(*held)).sum();
+        half.saturating_sub(taken)
+    };
+    let left = [left(receive, &received), left(send, &sent)];
     for (entry, (received, sent)) in sessions.values().zip(held) {
-        let send = send.max(sent).max(MIN_SENDING);
         let receive = ByteCount::new(receive.max(received));
-        let send = ByteCount::new(send);
+        let send = ByteCount::new(send.max(sent));
         entry
             .driver
             .with(|session, now| session.set_memory(now, receive, send));
+    }
+    Shares {
+        receive,
+        send,
+        left,
     }
 }
 
@@ -84,6 +137,17 @@ pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
 fn stop(session: &mut Session) -> (u64, u64) {
     let (received, sent) = session.stop_lending(ByteCount::new(MIN_SENDING));
     (received.as_u64(), sent.as_u64())
+}
+
+/// The share of each session: the highest one, or up to an eighth less where there is not enough
+/// for all, so that the next sessions may have the same.
+fn share(budget: u64, most: u64, held: &[u64]) -> u64 {
+    let share = level(budget, most, held);
+    let step = (share / 8).max(1).next_power_of_two() / 2;
+    match share < most && step > 0 {
+        true => share - share % step,
+        false => share,
+    }
 }
 
 /// The highest share, up to `most`, with which the shares of all together are within `budget`, when
@@ -136,6 +200,39 @@ mod tests {
     }
 
     #[test]
+    fn sessions_have_the_same_until_nothing_is_left() {
+        let mib = 1 << 20;
+        let mut shares = Shares {
+            receive: 2 * mib,
+            send: mib,
+            left: [5 * mib, 9 * mib],
+        };
+        assert!(shares.take(mib));
+        assert!(shares.take(mib));
+        assert!(!shares.take(mib));
+        assert_eq!(shares.left, [0, 6 * mib]);
+        assert!(!Shares::default().take(0));
+    }
+
+    #[test]
+    fn few_beginnings_of_many_make_all_sessions_share_anew() {
+        let budget = 1 << 30;
+        let (mut shares, mut left) = (0, 0);
+        let mut count = 0;
+        for sessions in 1..=1000 {
+            if left < shares || shares == 0 {
+                let held = vec![0; sessions];
+                shares = share(budget, budget / 4, &held);
+                left = budget - shares * sessions as u64;
+                count += 1;
+            } else {
+                left -= shares;
+            }
+        }
+        assert!(count < 60, "{count}");
+    }
+
+    #[test]
     fn everybody_gets_what_is_asked_for_while_there_is_enough_and_then_the_same() {
         assert_eq!(level(100, 20, &[0, 7]), 20);
         assert_eq!(level(100, 90, &[0, 0, 0, 0]), 25);
@@ -159,6 +256,8 @@ mod tests {
             let share = level(budget, most, &held);
             prop_assert!(share <= most && total(share) <= budget);
             prop_assert!(share == most || total(share + 1) > budget);
+            let rounded = super::share(budget, most, &held);
+            prop_assert!(rounded <= share && rounded >= share - share / 8);
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::association::Associations;
 use super::config::{Admission, GatewayConfig};
 use super::half_open::HalfOpen;
+use super::memory::Shares;
 use super::probe::{self, Probing};
 use crate::congestion::Congestion;
 use crate::driver::Driver;
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) admission: Arc<dyn Admission>,
     pub(super) tls: TlsServer,
     sessions: Mutex<HashMap<SessionId, Entry>>,
+    /// Locked after the sessions.
+    shares: Mutex<Shares>,
     /// True once no session may begin any more; changes under the lock of the sessions.
     pub(super) closed: AtomicBool,
     pub(super) half_open: HalfOpen,
@@ -128,6 +131,7 @@ impl Shared {
             admission,
             tls,
             sessions: Mutex::default(),
+            shares: Mutex::default(),
             closed: AtomicBool::new(false),
             incoming: senders.incoming,
             arrivals: senders.arrivals,
@@ -215,6 +219,10 @@ impl Shared {
 
     pub(super) fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lock_shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut GatewayCounters)) {

@@ -9,7 +9,8 @@ use hawser_net::identity::PublicKey;
 pub(crate) struct ManyClients {
     /// The gateway
     pub(super) gateway: SocketAddrV4,
-    /// The gateway's key
+    /// The gateway's key, which may begin with a hyphen
+    #[arg(allow_hyphen_values = true)]
     pub(super) key: PublicKey,
     /// Number of honest clients; one more is there that may be told to be hostile
     pub(super) clients: u32,
