@@ -12,6 +12,7 @@ mod port_links;
 mod probe;
 mod session;
 mod shared;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -186,4 +186,4 @@ const MAX_CHUNK: usize = 1200;
 /// Commands of the peer that came out of order, at most.
 const MAX_HELD: u64 = 128 * 1024;
 /// Commands that wait for acknowledgements, at most.
-const MAX_QUEUED: usize = 1 << 20;
+const MAX_QUEUED: usize = 256 * 1024;

@@ -96,4 +96,6 @@ pub enum CloseReason {
 pub enum Limit {
     /// Bytes of one record.
     Record,
+    /// Bytes of commands that wait for the peer to acknowledge earlier ones.
+    Commands,
 }

@@ -21,6 +21,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::GatewayConfig;
 use super::shared::{Entry, Shared};
+use super::shares::{MIN_SENDING, Shares};
 use crate::driver::Driver;
 
 /// Shares out anew every now and then, since what sessions hold comes and goes.
@@ -54,34 +55,6 @@ pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
     }
 }
 
-/// What the next session may have, as long as there is enough of it.
-#[derive(Debug, Default)]
-pub(super) struct Shares {
-    /// Of what comes, for each session.
-    receive: u64,
-    /// Of what is sent, for each session.
-    send: u64,
-    /// What nobody has, of what comes and of what is sent.
-    left: [u64; 2],
-}
-
-impl Shares {
-    /// Takes out a session's share, and half of what its recorder may take from each.
-    fn take(&mut self, recorder: u64) -> bool {
-        if self.send < MIN_SENDING {
-            return false;
-        }
-        let [received, sent] = self.left;
-        let received = received.checked_sub(self.receive.saturating_add(recorder / 2));
-        let sent = sent.checked_sub(self.send.saturating_add(recorder / 2));
-        let (Some(received), Some(sent)) = (received, sent) else {
-            return false;
-        };
-        self.left = [received, sent];
-        true
-    }
-}
-
 /// Gives a new session its share: what others have if that is left, otherwise by sharing out anew.
 ///
 /// Sharing out asks every session. After a restart a thousand of them begin at once.
@@ -89,7 +62,10 @@ pub(super) fn begin(shared: &Shared, sessions: &HashMap<SessionId, Entry>, new: 
     let recorder = for_session(&shared.config).recorder.as_u64();
     let mut shares = shared.lock_shares();
     if shares.take(recorder) {
-        let (receive, send) = (ByteCount::new(shares.receive), ByteCount::new(shares.send));
+        let (receive, send) = (
+            ByteCount::new(shares.receive()),
+            ByteCount::new(shares.send()),
+        );
         new.with(|session, now| session.set_memory(now, receive, send));
     } else {
         *shares = share_out(shared, sessions);
@@ -126,11 +102,7 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
             .driver
             .with(|session, now| session.set_memory(now, receive, send));
     }
-    Shares {
-        receive,
-        send,
-        left,
-    }
+    Shares::new(receive, send, left)
 }
 
 /// Lets a session take no more for now; returns what it holds.
@@ -166,8 +138,6 @@ fn level(budget: u64, most: u64, held: &[u64]) -> u64 {
 }
 
 const PERIOD: Duration = Duration::from_secs(1);
-/// One chunk: with less a session would stand still.
-const MIN_SENDING: u64 = 64 * 1024;
 
 /// A recorder with less keeps nothing of use.
 const MIN_RECORDER: ByteCount = ByteCount::from_kib(32);
@@ -197,21 +167,6 @@ mod tests {
         assert_eq!(recorder(16, gib), mib);
         assert_eq!(recorder(1024, gib), ByteCount::from_kib(256));
         assert_eq!(recorder(1024, mib), ByteCount::ZERO);
-    }
-
-    #[test]
-    fn sessions_have_the_same_until_nothing_is_left() {
-        let mib = 1 << 20;
-        let mut shares = Shares {
-            receive: 2 * mib,
-            send: mib,
-            left: [5 * mib, 9 * mib],
-        };
-        assert!(shares.take(mib));
-        assert!(shares.take(mib));
-        assert!(!shares.take(mib));
-        assert_eq!(shares.left, [0, 6 * mib]);
-        assert!(!Shares::default().take(0));
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Session {
     /// Tells the client at which UDP port associations are taken. For gateways, once.
     pub fn announce_datagram_port(&mut self, now: Instant, port: u16) {
         if port > 0 {
-            self.commands.push(&Command::DatagramPort { port });
+            self.command(&Command::DatagramPort { port });
             self.schedule(now);
         }
     }

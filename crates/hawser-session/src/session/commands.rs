@@ -5,7 +5,7 @@ use hawser_wire::{ChunkHeader, Command, Enrolment, Hello};
 
 use super::Session;
 use crate::error::{Misbehaviour, PeerFault};
-use crate::event::{CloseReason, Event};
+use crate::event::{CloseReason, Event, Limit};
 use crate::grant::JoinRefused;
 use crate::side::Side;
 use crate::stream::Stream;
@@ -36,7 +36,7 @@ impl Session {
 
     /// Tells the gateway that a number is used up, since the join with it has failed.
     pub fn give_up_grant(&mut self, now: Instant, channel: ChannelId) {
-        self.commands.push(&Command::ChannelClosed { channel });
+        self.command(&Command::ChannelClosed { channel });
         self.schedule(now);
     }
 
@@ -116,12 +116,20 @@ impl Session {
         });
     }
 
+    /// Queues a command. Ends the session where too many wait: only a peer that causes them and
+    /// acknowledges none lets it come to that.
+    pub(super) fn command(&mut self, command: &Command) {
+        if !self.commands.push_bounded(command) {
+            self.end(CloseReason::LimitExceeded(Limit::Commands));
+        }
+    }
+
     /// Grants more channels, when it is time to.
     pub(super) fn replenish_grants(&mut self) {
         if self.side == Side::Gateway
             && let Some(grant) = self.granted.replenish()
         {
-            self.commands.push(&Command::Grant(grant));
+            self.command(&Command::Grant(grant));
         }
     }
 

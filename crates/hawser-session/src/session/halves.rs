@@ -187,7 +187,7 @@ impl Session {
         match (self.commands.peer_ends_halves(), ended) {
             (None, _) => self.halves.keep(ended),
             (Some(true), EndedHalf::Reading(id, code)) => {
-                self.commands.push(&Command::Stop { stream: id, code });
+                self.command(&Command::Stop { stream: id, code });
                 // The peer sends no end behind that: there is nothing to wait for.
                 if let Some(stream) = self.streams.get_mut(id) {
                     stream.set_read_out();
@@ -195,8 +195,7 @@ impl Session {
                 }
             }
             (Some(true), EndedHalf::Sending(id, code)) => {
-                self.commands
-                    .push(&Command::ResetSending { stream: id, code });
+                self.command(&Command::ResetSending { stream: id, code });
             }
             (Some(false), EndedHalf::Reading(..)) => {}
             (Some(false), EndedHalf::Sending(id, code)) => self.reset(now, id, code),

@@ -21,7 +21,7 @@ impl Session {
     pub fn handle_channel_lost(&mut self, now: Instant, id: ChannelId) {
         if self.channels.contains(id) {
             self.remove_channel(now, id);
-            self.commands.push(&Command::ChannelClosed { channel: id });
+            self.command(&Command::ChannelClosed { channel: id });
             self.schedule(now);
         }
     }
@@ -179,7 +179,7 @@ impl Session {
     /// Gives a silent channel up, and tells both the peer and the driver.
     fn give_up(&mut self, now: Instant, id: ChannelId) {
         self.remove_channel(now, id);
-        self.commands.push(&Command::ChannelClosed { channel: id });
+        self.command(&Command::ChannelClosed { channel: id });
         self.events.push(Event::Dead(id));
     }
 

@@ -21,7 +21,7 @@ impl Session {
         let told = self.links.set_rules(rules, &mut self.channels);
         self.events.push(Event::RulesChanged);
         if let Some(told) = told.filter(|_| self.side == Side::Client) {
-            self.commands.push(&Command::LinkRules(told));
+            self.command(&Command::LinkRules(told));
         }
         self.schedule(now);
     }

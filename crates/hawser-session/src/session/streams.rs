@@ -104,7 +104,7 @@ impl Session {
     /// Ends both directions of a stream at once; the peer hears `code`.
     pub fn reset(&mut self, now: Instant, id: StreamId, code: u32) {
         if self.streams.contains(id) {
-            self.commands.push(&Command::Reset { stream: id, code });
+            self.command(&Command::Reset { stream: id, code });
             self.drop_stream(id);
             self.schedule(now);
         }

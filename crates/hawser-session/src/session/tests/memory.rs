@@ -10,7 +10,10 @@ use hawser_types::{ByteCount, ChannelId, Instant, SegmentNumber, StreamId, Strea
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, Command, StateFrame};
 
 use super::raw::{commands, drain, spec};
-use crate::{CODE_LIMIT_REACHED, ReadBuffer, ReadOutcome, Session, SessionConfig, Side};
+use crate::{
+    CODE_LIMIT_REACHED, CloseReason, Event, Limit, ReadBuffer, ReadOutcome, Session, SessionConfig,
+    Side,
+};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const CHANNEL: ChannelId = ChannelId::new(0);
@@ -76,6 +79,24 @@ impl Peer {
         };
         let record = Bytes::from_owner(memory).slice(..used);
         to.handle_record_in(NOW, CHANNEL, record, buffer).unwrap();
+    }
+
+    /// Opens a stream without data.
+    fn send_small(&mut self, to: &mut Session, id: u64) {
+        let mut body = BytesMut::new();
+        let flags = ChunkFlags {
+            open: true,
+            fin: false,
+        };
+        ChunkHeader {
+            stream: StreamId::new(id),
+            segment: SegmentNumber::new(0),
+            offset: StreamOffset::new(0),
+            flags,
+            metadata: Bytes::new(),
+        }
+        .encode(&mut body);
+        to.handle_record(NOW, CHANNEL, body.freeze()).unwrap();
     }
 
     /// Returns the bytes of the buffers that live.
@@ -219,4 +240,24 @@ fn as_many_streams_are_announced_as_memory_allows() {
         };
         assert_eq!(hello.max_streams, streams);
     }
+}
+
+/// The peer opens streams, which the application resets, and acknowledges nothing that it is told.
+#[test]
+fn a_session_whose_peer_causes_commands_and_hears_none_ends() {
+    let mut gateway = gateway(SHARE);
+    let mut peer = Peer::default();
+    let ends = (0..100_000).find_map(|number| {
+        let id = 2 * (number + 1);
+        peer.send_small(&mut gateway, id);
+        gateway.reset(NOW, StreamId::new(id), 9);
+        let events: Vec<_> = std::iter::from_fn(|| gateway.poll_event()).collect();
+        drain(&mut gateway, NOW);
+        events.into_iter().find_map(|event| match event {
+            Event::Closed(reason) => Some(reason),
+            _ => None,
+        })
+    });
+    let limit = CloseReason::LimitExceeded(Limit::Commands);
+    assert_eq!(ends, Some(limit));
 }
