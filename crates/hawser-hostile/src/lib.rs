@@ -24,6 +24,7 @@ mod honest;
 mod meter;
 mod performer;
 mod place;
+mod priority;
 mod program;
 mod scene;
 mod scripts;

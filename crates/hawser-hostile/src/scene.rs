@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::place::Place;
+use crate::priority;
 
 /// The places of one trial, all at 127.0.0.1.
 #[derive(Debug)]
@@ -100,6 +101,7 @@ fn flooder(size: usize) -> io::Result<SocketAddr> {
     let address = socket.local_addr()?;
     socket.set_read_timeout(Some(GIVE_UP))?;
     std::thread::spawn(move || {
+        priority::yield_to_all();
         let mut buffer = [0; 2048];
         while let Ok((_, from)) = socket.recv_from(&mut buffer) {
             let until = Instant::now() + FLOOD;

@@ -19,6 +19,7 @@ use self::watchers::WatcherArguments;
 use crate::connections::ConnectionArguments;
 use crate::crowd::CrowdOptions;
 use crate::experiment::{Arguments, Single, Tested, begin};
+use crate::hostile::HostileOptions;
 use crate::scenario;
 use crate::thousand::ThousandOptions;
 use crate::{
@@ -73,6 +74,8 @@ enum Command {
     Crowd(CrowdOptions),
     /// Measure a thousand enrolled clients at one gateway: idle, busy, coming back, one hostile
     Thousand(ThousandOptions),
+    /// Let a peer misbehave by script: memory of the program, and goodput of an honest client
+    Hostile(HostileOptions),
     /// Let links fail and return, under load and without
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -136,6 +139,7 @@ impl Cli {
             Command::AssociationSpeed(arguments) => arguments.execute(),
             Command::Crowd(options) => options.execute(),
             Command::Thousand(options) => options.execute(),
+            Command::Hostile(options) => options.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

@@ -21,6 +21,7 @@ pub mod experiment;
 mod failover;
 mod fairness;
 mod gain;
+mod hostile;
 mod interactive;
 mod interception;
 pub mod interrupt;

@@ -16,6 +16,8 @@ pub struct Conditions {
     pub before: Duration,
     /// Bytes a second that the honest client could have.
     pub pace: u64,
+    /// Where logs and state are kept, each trial's below the script's name; `None` keeps nothing.
+    pub folder: Option<PathBuf>,
 }
 
 impl Conditions {
@@ -27,6 +29,7 @@ impl Conditions {
             time: None,
             before: Duration::from_millis(500),
             pace: 4_000_000,
+            folder: None,
         }
     }
 }

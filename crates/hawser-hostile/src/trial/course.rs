@@ -8,6 +8,7 @@ use crate::error::HostileError;
 use crate::meter::{Meter, sample};
 use crate::outcome::Outcome;
 use crate::performer::Performer;
+use crate::priority;
 use crate::program::Program;
 use crate::script::{Ending, Script};
 
@@ -29,6 +30,8 @@ impl Course {
         script: &Script,
         conditions: &Conditions,
     ) -> Result<Self, HostileError> {
+        // All that is honest has its threads and processes by now.
+        priority::yield_to_all();
         let idle = sample(subject.id(), Duration::ZERO)?;
         let memory = conditions.memory.as_u64();
         let outcome = Outcome {
