@@ -18,7 +18,7 @@ pub struct SessionConfig {
     /// has 64 KiB of its own besides.
     pub receive_memory: ByteCount,
     /// Memory for data that was sent and the peer has not acknowledged. When it is used up,
-    /// streams wait.
+    /// streams wait; half as much again may be written ahead of it to all streams together.
     pub send_memory: ByteCount,
     /// Streams that the peer may have open at once.
     pub max_streams: u64,

@@ -71,6 +71,7 @@ impl Session {
     pub fn new(now: Instant, side: Side, config: SessionConfig) -> Self {
         let SessionConfig {
             receive_memory,
+            send_memory,
             max_streams,
             ..
         } = config;
@@ -81,7 +82,7 @@ impl Session {
             links: Links::new(config.channels_per_link),
             transports: Transports::default(),
             scheduling: Scheduling::new(config.scheduler, config.chunk_size),
-            streams: Streams::new(side, receive_memory, max_streams),
+            streams: Streams::new(side, receive_memory, send_memory, max_streams),
             unacknowledged: Unacknowledged::default(),
             duplicates: DuplicateBudget::default(),
             commands: CommandStream::new(),

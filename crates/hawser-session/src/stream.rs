@@ -1,11 +1,13 @@
 mod arrived_datagrams;
 mod receive;
 mod send;
+mod send_buffers;
 
 pub(crate) use arrived_datagrams::{ArrivedDatagrams, Taken, datagram_cost};
 pub(crate) use receive::{Pool, ReceiveStream, Unread};
 pub use send::SHORT_WRITE;
 pub(crate) use send::SendStream;
+pub(crate) use send_buffers::SendBuffers;
 
 use bytes::Bytes;
 use hawser_types::Instant;

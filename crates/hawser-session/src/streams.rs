@@ -19,7 +19,7 @@ use crate::error::{Misbehaviour, OpenError, StreamError};
 use crate::read_buffers::ReadBuffer;
 use crate::reassembly::Arrived;
 use crate::side::Side;
-use crate::stream::{Pool, ReceiveStream, SendStream, Stream, Unread};
+use crate::stream::{Pool, ReceiveStream, SendBuffers, SendStream, Stream, Unread};
 use hawser_types::RangeSet;
 
 /// The streams of a session.
@@ -39,6 +39,7 @@ pub(crate) struct Streams {
     allowed_to_peer: u64,
     pool: Pool,
     memory: ReceiveMemory,
+    send_buffers: SendBuffers,
     /// Streams of the peer whose opening chunk has not come, by the time of what came first.
     unopened: BTreeSet<(Instant, StreamId)>,
     early: EarlyCredit,
@@ -67,9 +68,9 @@ pub(crate) enum Found {
 }
 
 impl Streams {
-    /// `memory` is lent to streams beyond their own 64 KiB each; the peer may have `allowed`
-    /// streams open at once.
-    pub(crate) fn new(side: Side, memory: ByteCount, allowed: u64) -> Self {
+    /// `memory` is lent to streams beyond their own 64 KiB each, and half of `send` may wait in all
+    /// of them to be sent; the peer may have `allowed` streams open at once.
+    pub(crate) fn new(side: Side, memory: ByteCount, send: ByteCount, allowed: u64) -> Self {
         Self {
             side,
             by_id: BTreeMap::new(),
@@ -80,6 +81,7 @@ impl Streams {
             allowed_to_peer: allowed,
             pool: Pool::new(memory),
             memory: ReceiveMemory::new(memory.as_u64()),
+            send_buffers: SendBuffers::new(waiting(send)),
             unopened: BTreeSet::new(),
             early: EarlyCredit::new(side.peer().first_stream()),
             credit_due: BTreeSet::new(),
@@ -155,7 +157,7 @@ impl Streams {
             return Err(OpenError::TooManyStreams(self.allowed_by_peer));
         }
         self.next = StreamId::new(id.value() + 2);
-        let mut send = SendStream::new(now, Some(metadata.clone()));
+        let mut send = SendStream::new(now, Some(metadata.clone()), self.send_buffers.buffer());
         if let Some(limit) = self.early.take_limit(id) {
             send.on_credit(limit);
         }
@@ -189,7 +191,7 @@ impl Streams {
         }
         let receive = self.early.take(id);
         self.unopened.insert((now, id));
-        let send = SendStream::new(now, None);
+        let send = SendStream::new(now, None, self.send_buffers.buffer());
         let limit_moved = self.begin(now, id, Bytes::new(), send, receive);
         Ok(Found::Opened { limit_moved })
     }
@@ -358,10 +360,12 @@ impl Streams {
         self.pool.set_capacity(ByteCount::ZERO);
     }
 
-    /// Lends at most so much to streams from now on, and bounds what lies unread.
-    pub(crate) fn set_memory(&mut self, memory: ByteCount) {
-        self.pool.set_capacity(memory);
-        self.memory.set_share(memory.as_u64());
+    /// Lends at most `receive` to streams from now on, and bounds what lies unread. All together
+    /// may let half of `send` wait to be sent.
+    pub(crate) fn set_memory(&mut self, receive: ByteCount, send: ByteCount) {
+        self.send_buffers.set_most(waiting(send));
+        self.pool.set_capacity(receive);
+        self.memory.set_share(receive.as_u64());
     }
 
     // Memory.
@@ -495,6 +499,11 @@ impl Streams {
         }
         Ok(())
     }
+}
+
+/// What may wait in all streams to be sent, beside `send` that is not acknowledged.
+fn waiting(send: ByteCount) -> ByteCount {
+    ByteCount::new(send.as_u64() / 2)
 }
 
 /// Returns the set that a stream's number belongs to, by the side that opens it, and the number's

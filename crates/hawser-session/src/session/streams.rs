@@ -171,12 +171,12 @@ impl Session {
         stream.is_none_or(|stream| stream.send().is_acknowledged())
     }
 
-    /// Lends at most `receive` to streams beyond their own 64 KiB from now on, and lets at most
-    /// `send` be unacknowledged; memory above the bound is given back as streams end and the peer
-    /// acknowledges. What came and was not read may take a quarter more than `receive`, or 1 MiB
-    /// more: the newest streams beyond that are reset.
+    /// Lends at most `receive` to streams beyond their own 64 KiB from now on, lets at most `send`
+    /// be unacknowledged, and half as much wait in the streams to be sent; memory above the bound
+    /// is given back as streams end and the peer acknowledges. What came and was not read may take
+    /// a quarter more than `receive`, or 1 MiB more: the newest streams beyond that are reset.
     pub fn set_memory(&mut self, now: Instant, receive: ByteCount, send: ByteCount) {
-        self.streams.set_memory(receive);
+        self.streams.set_memory(receive, send);
         let more = send > self.config.send_memory;
         self.config.send_memory = send;
         if more {

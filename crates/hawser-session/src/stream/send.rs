@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use hawser_types::{Instant, SegmentNumber, StreamId, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader};
 
+use super::send_buffers::SendBuffer;
 use crate::error::StreamError;
 use crate::reassembly::charge;
 use crate::{BASE_CREDIT, Payload};
@@ -16,7 +17,8 @@ pub(crate) struct SendStream {
     queue: VecDeque<Bytes>,
     /// Small writes are gathered here, behind the queue.
     tail: BytesMut,
-    queued: u64,
+    /// Counts what is in both of them.
+    buffer: SendBuffer,
     next: StreamOffset,
     /// Metadata of the opening chunk, until that is cut.
     opening: Option<Bytes>,
@@ -70,11 +72,11 @@ impl Cut {
 impl SendStream {
     /// A direction that begins with an opening chunk carrying `opening`. `None`: the opening
     /// chunk waits until [`SendStream::open`].
-    pub(crate) fn new(now: Instant, opening: Option<Bytes>) -> Self {
+    pub(crate) fn new(now: Instant, opening: Option<Bytes>, buffer: SendBuffer) -> Self {
         Self {
             queue: VecDeque::new(),
             tail: BytesMut::new(),
-            queued: 0,
+            buffer,
             next: StreamOffset::new(0),
             opened: opening.is_some(),
             opening,
@@ -111,7 +113,7 @@ impl SendStream {
             self.flush_tail();
             self.queue.push_back(taken);
         }
-        self.queued += length as u64;
+        self.buffer.add(length as u64);
         Ok(length)
     }
 
@@ -126,7 +128,7 @@ impl SendStream {
             self.flush_tail();
             self.queue.push_back(Bytes::copy_from_slice(taken));
         }
-        self.queued += taken.len() as u64;
+        self.buffer.add(taken.len() as u64);
         Ok(taken.len())
     }
 
@@ -135,7 +137,7 @@ impl SendStream {
         if self.is_finished() {
             return Err(StreamError::Finished);
         }
-        Ok(SEND_BUFFER.saturating_sub(self.queued) as usize)
+        Ok(self.buffer.limit().saturating_sub(self.queued()) as usize)
     }
 
     /// Notes that the application waits for room in the buffer.
@@ -183,7 +185,7 @@ impl SendStream {
     pub(crate) fn end_early(&mut self, unacknowledged: u64) {
         self.queue.clear();
         self.tail.clear();
-        self.queued = 0;
+        self.buffer.clear();
         self.end = End::Early;
         self.unacknowledged = unacknowledged;
         self.write_blocked = false;
@@ -212,12 +214,12 @@ impl SendStream {
 
     /// The buffer has room again after being full.
     fn has_room(&self) -> bool {
-        self.queued <= SEND_BUFFER / 2
+        self.queued() <= self.buffer.limit() / 2
     }
 
     /// Bytes that wait for a chunk.
     pub(crate) fn queued(&self) -> u64 {
-        self.queued
+        self.buffer.queued()
     }
 
     /// Bytes cut so far.
@@ -228,8 +230,8 @@ impl SendStream {
     /// Returns how many bytes the next chunk could have; `None` when there is nothing to send now.
     /// `Some(0)`: only an opening or an end waits.
     pub(crate) fn sendable(&self) -> Option<u64> {
-        let data = self.queued.min(self.limit.saturating_sub(self.used));
-        let bare = self.opening.is_some() || (self.end == End::Finished && self.queued == 0);
+        let data = self.queued().min(self.limit.saturating_sub(self.used));
+        let bare = self.opening.is_some() || (self.end == End::Finished && self.queued() == 0);
         // Credit below the least charge would be overdrawn by any chunk.
         let affordable = self.used + charge(data as usize) <= self.limit;
         if data > 0 && affordable {
@@ -241,12 +243,12 @@ impl SendStream {
 
     /// Data waits that the peer's credit does not allow to send.
     pub(crate) fn is_credit_blocked(&self) -> bool {
-        self.queued > 0 && self.sendable().is_none_or(|bytes| bytes == 0)
+        self.queued() > 0 && self.sendable().is_none_or(|bytes| bytes == 0)
     }
 
     /// The application writes as fast as its buffer allows, so that what is queued is not all.
     pub(crate) fn has_more(&self) -> bool {
-        self.end == End::Open && self.queued >= SEND_BUFFER / 4
+        self.end == End::Open && self.queued() >= self.buffer.limit() / 4
     }
 
     /// Returns how much more the peer's credit allows to send.
@@ -258,7 +260,7 @@ impl SendStream {
     /// how many bytes count as small where the links are slow.
     fn role(&mut self, now: Instant, limit: u64) -> ChannelRole {
         let limit = limit.min(EXPRESS_BYTES);
-        let small = self.queued <= self.express.left(now).min(limit);
+        let small = self.queued() <= self.express.left(now).min(limit);
         if small || self.sent() < limit {
             ChannelRole::Express
         } else {
@@ -277,13 +279,13 @@ impl SendStream {
             length += piece.len();
             payload.push(piece);
         }
-        self.queued -= length as u64;
+        self.buffer.take(length as u64);
         let offset = self.next;
         self.next = self.next.advance(length as u64);
         self.used += charge(length);
         self.unacknowledged += 1;
         self.express.left = self.express.left.saturating_sub(length as u64);
-        let fin = self.end == End::Finished && self.queued == 0;
+        let fin = self.end == End::Finished && self.queued() == 0;
         if fin {
             self.end = End::Cut;
         }
@@ -367,8 +369,6 @@ impl Allowance {
     }
 }
 
-/// Bytes that an application may write ahead of the links.
-const SEND_BUFFER: u64 = 1 << 20;
 /// Writes below this many bytes are copied into pieces of up to 32 KiB; longer ones are kept as
 /// they are.
 pub const SHORT_WRITE: usize = 8 * 1024;
@@ -382,10 +382,14 @@ const EXPRESS_REFILL: Duration = Duration::from_millis(62);
 
 #[cfg(test)]
 mod tests {
+    use hawser_types::ByteCount;
+
     use super::*;
+    use crate::stream::send_buffers::SendBuffers;
 
     fn stream() -> SendStream {
-        SendStream::new(Instant::ZERO, Some(Bytes::from_static(b"meta")))
+        let buffer = SendBuffers::new(ByteCount::from_mib(64)).buffer();
+        SendStream::new(Instant::ZERO, Some(Bytes::from_static(b"meta")), buffer)
     }
 
     #[test]

@@ -261,3 +261,21 @@ fn a_session_whose_peer_causes_commands_and_hears_none_ends() {
     let limit = CloseReason::LimitExceeded(Limit::Commands);
     assert_eq!(ends, Some(limit));
 }
+
+#[test]
+fn what_waits_in_many_streams_to_be_sent_is_bounded_together() {
+    let send_memory = ByteCount::from_mib(8);
+    let config = SessionConfig {
+        send_memory,
+        ..SessionConfig::default()
+    };
+    let mut session = Session::new(Instant::ZERO, Side::Client, config);
+    let mut written = 0;
+    // As many as may be opened before the peer has said anything.
+    while let Ok(id) = session.open_stream(Instant::ZERO, Bytes::new()) {
+        let mut bytes = Bytes::from(vec![0; 2 << 20]);
+        written += session.write(Instant::ZERO, id, &mut bytes).unwrap();
+    }
+    assert!(written >= 1 << 20, "one stream has all that it can use");
+    assert!(written as u64 <= send_memory.as_u64(), "{written}");
+}
