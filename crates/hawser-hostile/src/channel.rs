@@ -1,7 +1,7 @@
 //! One connection of a hostile session: what goes out under its seal, and who listens to it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -39,14 +39,25 @@ pub(crate) struct Connection {
 struct Out {
     half: OwnedWriteHalf,
     sealer: Sealer,
+    /// Frames that answer what came, for the next record.
+    answers: Answers,
 }
+
+/// Frames with which the listener answers. They wait while a step of the script writes, and go out
+/// before its next records.
+type Answers = Arc<std::sync::Mutex<Vec<Bytes>>>;
 
 impl Channel {
     /// Begins to listen; what comes goes to `heard`.
     pub(crate) fn start(connection: Connection, heard: &Arc<Heard>) -> Self {
         let (read, half) = connection.stream.into_split();
         let sealer = connection.sealer;
-        let out = Arc::new(Mutex::new(Out { half, sealer }));
+        let answers = Answers::default();
+        let out = Arc::new(Mutex::new(Out {
+            half,
+            sealer,
+            answers: Arc::clone(&answers),
+        }));
         let ended = Arc::new(AtomicBool::new(false));
         let ear = Ear {
             id: connection.id,
@@ -55,6 +66,7 @@ impl Channel {
             records: connection.records,
             heard: Arc::clone(heard),
             out: Arc::clone(&out),
+            answers,
         };
         let over = Arc::clone(&ended);
         let listening = tokio::spawn(async move {
@@ -74,12 +86,7 @@ impl Channel {
         bodies: impl IntoIterator<Item = Bytes>,
     ) -> Result<(), HostileError> {
         let mut out = self.out.lock().await;
-        let mut bytes = BytesMut::new();
-        for body in bodies {
-            out.sealer
-                .seal(clock::now(), &body, &Default::default(), &mut bytes);
-        }
-        out.write(&bytes).await
+        out.send(bodies).await
     }
 
     /// Sends bytes that are no record.
@@ -110,6 +117,17 @@ impl Drop for Channel {
 }
 
 impl Out {
+    /// Sends what answers wait, and records with these bodies.
+    async fn send(&mut self, bodies: impl IntoIterator<Item = Bytes>) -> Result<(), HostileError> {
+        let answers = std::mem::take(&mut *lock(&self.answers));
+        let mut bytes = BytesMut::new();
+        for body in answers.into_iter().chain(bodies) {
+            self.sealer
+                .seal(clock::now(), &body, &Default::default(), &mut bytes);
+        }
+        self.write(&bytes).await
+    }
+
     async fn write(&mut self, bytes: &[u8]) -> Result<(), HostileError> {
         match timeout(PATIENCE, self.half.write_all(bytes)).await {
             Ok(Ok(())) => Ok(()),
@@ -127,6 +145,7 @@ struct Ear {
     records: u64,
     heard: Arc<Heard>,
     out: Arc<Mutex<Out>>,
+    answers: Answers,
 }
 
 impl Ear {
@@ -168,21 +187,22 @@ impl Ear {
         Ok(answer)
     }
 
-    /// Answers unless a step of the script is writing now: it may wait for the peer, which may wait
-    /// for this.
+    /// Answers at once unless a step of the script is writing now: it may wait for the peer, which
+    /// may wait for this.
     async fn answer(&mut self, answer: BytesMut) {
         if answer.is_empty() {
             return;
         }
+        lock(&self.answers).push(answer.freeze());
         if let Ok(mut out) = self.out.try_lock() {
-            let mut bytes = BytesMut::new();
-            let now = clock::now();
-            out.sealer
-                .seal(now, &answer, &Default::default(), &mut bytes);
             // An end shows when reading.
-            let _ = out.write(&bytes).await;
+            let _ = out.send([]).await;
         }
     }
+}
+
+fn lock(answers: &Answers) -> std::sync::MutexGuard<'_, Vec<Bytes>> {
+    answers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `BPF_RET | BPF_K`: with 0 nothing of the packet is kept.

@@ -46,10 +46,17 @@ impl Outcome {
         self.violations.is_empty() || self.known_fault.is_some()
     }
 
+    /// Notes a violation, once.
+    pub(crate) fn note(&mut self, problem: String) {
+        if !self.violations.contains(&problem) {
+            self.violations.push(problem);
+        }
+    }
+
     /// Notes a violation unless `holds`.
     pub(crate) fn expect(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
-            self.violations.push(otherwise());
+            self.note(otherwise());
         }
     }
 

@@ -195,8 +195,8 @@ impl<'a> Performer<'a> {
         Ok(())
     }
 
-    /// Sends a command for each of so many granted numbers, each in a record and a moment of its
-    /// own: of several at once a gateway need only serve the last.
+    /// Sends a command for each of so many granted numbers, each in a record of its own, as fast as
+    /// the gateway grants more.
     async fn spend_grants(
         &mut self,
         count: u64,
@@ -208,7 +208,6 @@ impl<'a> Performer<'a> {
             }
             let id = self.session.take_grant().await?;
             self.session.say(&[make(id)]).await?;
-            tokio::time::sleep(MOMENT).await;
         }
         Ok(())
     }
@@ -294,8 +293,6 @@ fn key(step: &Step) -> usize {
     std::ptr::from_ref(step).addr()
 }
 
-/// The shortest that timers know.
-const MOMENT: Duration = Duration::from_millis(1);
 const BATCH: usize = 256 * 1024;
 const MOST_AT_ONCE: usize = 512;
 const COMMANDS_AT_ONCE: u64 = 100;

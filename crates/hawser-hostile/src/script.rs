@@ -98,15 +98,6 @@ impl Script {
             ..self
         }
     }
-
-    /// The program does this wrong today.
-    pub(crate) fn known_fault(self, what: &'static str) -> Self {
-        let known_fault = Some(what);
-        Self {
-            known_fault,
-            ..self
-        }
-    }
 }
 
 /// A group of scripts about one matter.

@@ -59,14 +59,12 @@ pub(crate) fn channels() -> Vec<Script> {
                 vec![Step::Idle(256), Step::Return(Duration::from_secs(1))],
             )],
         )
-        .descriptors(600)
-        .known_fault("idle connections take every place at the door"),
+        .descriptors(600),
         Script::client(
             "ghost-sessions",
             vec![Step::Ghosts(15), Step::Return(Duration::from_secs(3))],
         )
-        .may_end()
-        .known_fault("silent sessions keep their own key out"),
+        .may_end(),
         Script::client(
             "slow-reader",
             vec![

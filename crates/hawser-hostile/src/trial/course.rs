@@ -63,11 +63,11 @@ impl Course {
             Ok(()) => {}
             // It shows below whether that was right.
             Err(HostileError::Gone) => {}
-            Err(error) => self.outcome.violations.push(error.to_string()),
+            Err(error) => self.outcome.note(error.to_string()),
         }
         self.check_ending(script, performer).await;
         let complaint = performer.session.heard().lock().complaint.take();
-        self.outcome.violations.extend(complaint);
+        complaint.into_iter().for_each(|it| self.outcome.note(it));
         self.again && Instant::now() < self.until
     }
 
@@ -75,9 +75,11 @@ impl Course {
         match &script.ending {
             Ending::Any => {}
             Ending::Lives => {
-                if let Err(error) = performer.probe().await {
+                if let Err(error) = performer.probe().await
+                    && !self.may_be_given_up(&error)
+                {
                     let problem = format!("the session does not go on: {error}");
-                    self.outcome.violations.push(problem);
+                    self.outcome.note(problem);
                 }
             }
             Ending::Fault(text) => {
@@ -95,6 +97,13 @@ impl Course {
                 });
             }
         }
+    }
+
+    /// A peer that goes on for long without reading or acknowledging is given up, which is right;
+    /// it is at fault in nothing.
+    fn may_be_given_up(&self, error: &HostileError) -> bool {
+        let is_gone = matches!(error, HostileError::Gone);
+        self.again && is_gone && !self.subject.log().contains("the peer is at fault")
     }
 
     /// Ends the trial: waits for memory and descriptors to come back, and judges.
