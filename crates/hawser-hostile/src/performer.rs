@@ -99,13 +99,7 @@ impl<'a> Performer<'a> {
                 }
             }
             Step::JoinTwice => self.join_twice(client).await?,
-            Step::Ghosts(count) => {
-                for _ in 0..*count {
-                    let ghost = client.begin_greeted().await?;
-                    ghost.vanish(true).await?;
-                    self.ghosts.push(ghost);
-                }
-            }
+            Step::Ghosts(count) => self.haunt(client, *count).await?,
             Step::Return(within) => {
                 let until = Instant::now() + *within;
                 while let Err(error) = client.begin_greeted().await {
@@ -209,6 +203,22 @@ impl<'a> Performer<'a> {
             let id = self.session.take_grant().await?;
             self.session.say(&[make(id)]).await?;
         }
+        Ok(())
+    }
+
+    /// Begins sessions and lets all of them fall silent at once.
+    async fn haunt(&mut self, client: &Client, count: u64) -> Result<(), HostileError> {
+        let mut ghosts = Vec::new();
+        for _ in 0..count {
+            ghosts.push(client.begin_greeted().await?);
+        }
+        // What is not acknowledged by then the kernel would send again and again, which is a sign
+        // of life.
+        tokio::time::sleep(RETRY).await;
+        for ghost in &ghosts {
+            ghost.vanish(true).await?;
+        }
+        self.ghosts.append(&mut ghosts);
         Ok(())
     }
 
