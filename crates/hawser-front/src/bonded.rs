@@ -101,6 +101,10 @@ impl ByteStream for Bonded {
         self.stream.poll_write_bytes(cx, bytes).map_err(named)
     }
 
+    fn write_room(&self) -> Option<usize> {
+        Some(self.stream.write_room())
+    }
+
     fn reset(&mut self, code: ResetCode) {
         self.stream.reset(u32::from(code.code()));
     }

@@ -99,6 +99,10 @@ impl<D: ByteStream, B: ByteStream> ByteStream for EitherStream<D, B> {
         either!(self, stream => stream.reset(code));
     }
 
+    fn write_room(&self) -> Option<usize> {
+        either!(self, stream => stream.write_room())
+    }
+
     fn undelivered(&self) -> ByteCount {
         either!(self, stream => stream.undelivered())
     }

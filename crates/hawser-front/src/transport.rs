@@ -44,6 +44,11 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
         Poll::Ready(Ok(written))
     }
 
+    /// Bytes that a write would take now, where the transport knows.
+    fn write_room(&self) -> Option<usize> {
+        None
+    }
+
     /// Bytes that were written, have not arrived at the peer, and would be lost by a reset now.
     ///
     /// Zero for a transport that delivers what was written before it delivers the reset.

@@ -295,6 +295,11 @@ impl Driver {
         })
     }
 
+    /// Returns how many bytes a write to the stream would take now.
+    pub(crate) fn write_room(&self, id: StreamId) -> usize {
+        self.shared.lock().session.write_room(id)
+    }
+
     /// The code with which the peer reset a stream, if it did.
     pub(crate) fn reset_code(&self, id: StreamId) -> Option<u32> {
         self.shared.lock().streams.reset_code(id)

@@ -113,6 +113,11 @@ impl BondStream {
         self.core().driver.reset_code(self.id())
     }
 
+    /// Returns how many bytes a write would take now.
+    pub fn write_room(&self) -> usize {
+        self.core().driver.write_room(self.id())
+    }
+
     /// Writes some of `bytes` without copying; what was taken is cut off the front.
     pub fn poll_write_bytes(
         &mut self,

@@ -183,6 +183,10 @@ impl<S: ByteStream + Observe> ByteStream for Counted<S> {
         self.stream.reset(code);
     }
 
+    fn write_room(&self) -> Option<usize> {
+        self.stream.write_room()
+    }
+
     fn undelivered(&self) -> ByteCount {
         self.stream.undelivered()
     }

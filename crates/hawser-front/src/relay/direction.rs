@@ -108,20 +108,29 @@ impl Direction {
                 return Poll::Pending;
             }
             budget -= 1;
-            if self.poll_read(cx, reader).is_pending() {
+            // What the writer has no room for would lie here, and nobody counts it.
+            let most = writer
+                .write_room()
+                .map_or(usize::MAX, |room| room.max(MIN_READ));
+            if self.poll_read(cx, reader, most).is_pending() {
                 ready!(self.poll_flush(cx, writer))?;
                 return Poll::Pending;
             }
         }
     }
 
-    fn poll_read<R: ByteStream>(&mut self, cx: &mut Context<'_>, reader: &mut R) -> Poll<()> {
-        match ready!(reader.poll_read_bytes(cx, self.read_size)) {
+    fn poll_read<R: ByteStream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: &mut R,
+        most: usize,
+    ) -> Poll<()> {
+        match ready!(reader.poll_read_bytes(cx, self.read_size.min(most))) {
             Ok(bytes) if bytes.is_empty() => self.source = Source::Ended,
             Ok(bytes) => {
                 if bytes.len() == self.read_size {
                     self.read_size = (self.read_size * 2).min(MAX_HELD);
-                } else if bytes.len() < self.read_size / 4 {
+                } else if bytes.len() < self.read_size.min(most) / 4 {
                     self.read_size = (self.read_size / 2).max(MIN_READ);
                 }
                 self.memory = MAX_HELD;

@@ -223,16 +223,28 @@ async fn a_relay_that_is_dropped_resets_both_sides() {
     assert_eq!(far.kind(), ErrorKind::ConnectionReset);
 }
 
-/// Gives one slice and then its end; keeps what is written.
+/// Gives one slice, then as much as is asked for while anything is left, then its end; keeps what
+/// is written.
 #[derive(Default)]
 struct Memory {
     given: Option<Bytes>,
+    left: usize,
+    room: Option<usize>,
     kept: Arc<Mutex<Vec<Bytes>>>,
 }
 
 impl ByteStream for Memory {
-    fn poll_read_bytes(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<Bytes>> {
-        Poll::Ready(Ok(self.given.take().unwrap_or_default()))
+    fn poll_read_bytes(&mut self, _: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
+        if let Some(given) = self.given.take() {
+            return Poll::Ready(Ok(given));
+        }
+        let length = self.left.min(max);
+        self.left -= length;
+        Poll::Ready(Ok(vec![0; length].into()))
+    }
+
+    fn write_room(&self) -> Option<usize> {
+        self.room
     }
 
     fn poll_write_bytes(
@@ -282,6 +294,32 @@ impl Observe for Memory {
 /// Wraps a stream as dialers do.
 fn dialed(stream: Memory) -> EitherStream<Counted<Memory>, Memory> {
     EitherStream::Direct(Counted::new(stream, None))
+}
+
+/// What lies in the relay is not counted as anybody's memory.
+#[tokio::test]
+async fn no_more_is_read_than_the_writer_has_room_for() {
+    for (room, largest) in [
+        (None, MAX_HELD),
+        (Some(50_000), 50_000),
+        (Some(0), 16 * 1024),
+    ] {
+        let near = Memory {
+            left: 1_000_000,
+            ..Memory::default()
+        };
+        let far = Memory {
+            room,
+            ..Memory::default()
+        };
+        let kept = Arc::clone(&far.kept);
+        let (options, counters) = (RelayOptions::default(), RelayCounters::default());
+        let (near, far) = (dialed(near), dialed(far));
+        relay(near.into(), far.into(), &options, &counters).await;
+        let kept = kept.lock().unwrap();
+        assert_eq!(kept.iter().map(Bytes::len).sum::<usize>(), 1_000_000);
+        assert_eq!(kept.iter().map(Bytes::len).max(), Some(largest));
+    }
 }
 
 #[tokio::test]

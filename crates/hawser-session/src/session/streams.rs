@@ -81,6 +81,12 @@ impl Session {
         Ok(written)
     }
 
+    /// Returns how many bytes a write would take now.
+    pub fn write_room(&self, id: StreamId) -> usize {
+        let stream = self.streams.get(id);
+        stream.and_then(|it| it.send().room().ok()).unwrap_or(0)
+    }
+
     /// Returns how many bytes the stream's buffer has room for. 0: wait for [`Event::Writable`].
     pub fn send_room(&mut self, id: StreamId) -> Result<usize, StreamError> {
         let send = self.open_to_send(id)?.send_mut();
