@@ -92,7 +92,14 @@ async fn read(
     let mut trim = tokio::time::interval_at(tokio::time::Instant::now() + TRIM_EVERY, TRIM_EVERY);
     trim.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut first, mut refusal) = (refusable, false);
+    let mut turn = clock::now();
     let ended = loop {
+        // A peer that sends faster than this reads leaves no moment to wait in, and tasks of other
+        // sessions on this thread would never have theirs.
+        if clock::now().since(turn) >= TURN {
+            tokio::task::yield_now().await;
+            turn = clock::now();
+        }
         // What came along with the handshake is there before the first read.
         if let Err(error) = take_records(&mut reader, &mut records) {
             if refusal && let Some(shared) = shared.upgrade() {
@@ -122,6 +129,7 @@ async fn read(
                 if let Err(error) = readable(&stream, &mut reader, &mut trim).await {
                     break error;
                 }
+                turn = clock::now();
             }
             Err(error) => break error,
         }
@@ -370,6 +378,8 @@ impl Pending {
 
 /// Interval at which memory that reading did not need is given back.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
+/// Time for which a channel's reader works before others on its thread have their turn.
+const TURN: Duration = Duration::from_millis(1);
 const MIN_READ: usize = 16 * 1024;
 const MAX_READ: usize = 256 * 1024;
 const MAX_SLICES: usize = 36;
