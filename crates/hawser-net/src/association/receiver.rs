@@ -15,6 +15,7 @@ pub(super) async fn read(endpoints: Arc<KeyedEndpoints>, socket: Arc<LinkSocket>
     let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
     let mut datagrams = Vec::new();
     let mut trouble = Trouble::default();
+    let mut batches = 0;
     loop {
         let received = socket
             .receive(&mut buffers, |remote, datagram| {
@@ -23,6 +24,15 @@ pub(super) async fn read(endpoints: Arc<KeyedEndpoints>, socket: Arc<LinkSocket>
             .await;
         if received.is_ok() {
             endpoints.handle_datagrams(socket.local(), &mut datagrams);
+            batches += 1;
+        } else {
+            batches = 0;
+        }
+        if batches == TURN {
+            // Whoever floods the port leaves no moment to wait in, and other tasks on this thread
+            // would never have their turn.
+            tokio::task::yield_now().await;
+            batches = 0;
         }
         if let Some(pause) = trouble.weigh(socket.local(), received) {
             tokio::time::sleep(pause).await;
@@ -62,6 +72,9 @@ impl Trouble {
     }
 }
 
+/// Batches of datagrams that are handled before others on the thread have their turn: a few
+/// milliseconds.
+const TURN: u32 = 64;
 /// Errors in a row that are no accident.
 const PERSISTENT: u32 = 11;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
