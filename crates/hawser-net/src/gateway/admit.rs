@@ -35,11 +35,8 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                let (place, displaces) = shared.half_open.enter(remote.ip(), Instant::now());
-                shared.count(|counters| {
-                    counters.connections += 1;
-                    counters.limited += u64::from(displaces);
-                });
+                let place = shared.half_open.enter(remote.ip(), Instant::now());
+                shared.count(|counters| counters.connections += 1);
                 tokio::spawn(admit(Arc::clone(&shared), stream, remote, place));
             }
             Err(error) => {
@@ -60,7 +57,10 @@ async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place
     };
     tokio::select! {
         () = enter => {}
-        () = place.displaced() => tracing::debug!(%remote, "a newcomer takes its place"),
+        () = place.displaced() => {
+            tracing::debug!(%remote, "a newcomer takes its place");
+            shared.count(|counters| counters.limited += 1);
+        }
     }
 }
 

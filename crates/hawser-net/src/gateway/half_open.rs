@@ -48,9 +48,9 @@ impl HalfOpen {
         }
     }
 
-    /// Returns a place for a connection from `address`, or one in the line, and whether another
-    /// connection lost its own for that. `now` tells who had time for a handshake.
-    pub(super) fn enter(&self, address: IpAddr, now: Instant) -> (Place, bool) {
+    /// Returns a place for a connection from `address`, or one in the line. `now` tells who had
+    /// time for a handshake.
+    pub(super) fn enter(&self, address: IpAddr, now: Instant) -> Place {
         let guest = Guest {
             source: source_of(address),
             network: network_of(address),
@@ -65,8 +65,8 @@ impl HalfOpen {
             ready: Arc::clone(&guest.ready),
             displaced: Arc::clone(&guest.displaced),
         };
-        let displaces = places.welcome(&self.limits, guest);
-        (place, displaces)
+        places.welcome(&self.limits, guest);
+        place
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
@@ -143,9 +143,8 @@ enum Room {
 }
 
 impl Places {
-    /// Gives a newcomer a place, or one in the line; returns whether another connection lost its
-    /// own for that.
-    fn welcome(&mut self, limits: &AcceptLimits, guest: Guest) -> bool {
+    /// Gives a newcomer a place, perhaps another's, or one in the line.
+    fn welcome(&mut self, limits: &AcceptLimits, guest: Guest) {
         let number = self.next;
         self.next += 1;
         let victim = match self.room(limits, &guest, guest.since) {
@@ -153,12 +152,14 @@ impl Places {
             Room::Displacing(victim) => Some(victim),
             Room::Wait(_) if self.line.len() < limits.half_open * LINE => {
                 self.line.add(number, guest);
-                return false;
+                return;
             }
             Room::Wait(rivals) => self.one_of(&rivals),
         };
         self.holders.add(number, guest);
-        victim.is_some_and(|victim| self.displace(victim))
+        if let Some(victim) = victim {
+            self.displace(victim);
+        }
     }
 
     /// True if the connection has a place by now.
@@ -215,11 +216,12 @@ impl Places {
         numbers.get(random % numbers.len().max(1)).copied()
     }
 
-    /// Takes a connection's place, and returns whether it had one.
-    fn displace(&mut self, victim: u64) -> bool {
-        let displaced = self.holders.remove(victim);
-        // A connection that does not wait yet finds that out when it does.
-        displaced.map(|it| it.displaced.notify_one()).is_some()
+    /// Takes a connection's place.
+    fn displace(&mut self, victim: u64) {
+        if let Some(guest) = self.holders.remove(victim) {
+            // A connection that does not wait yet finds that out when it does.
+            guest.displaced.notify_one();
+        }
     }
 
     /// Frees a place, which goes to the first in the line that it fits; returns whether it was one

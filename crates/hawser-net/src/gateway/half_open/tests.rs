@@ -9,7 +9,7 @@ fn half_open(all: usize, per_source: usize) -> HalfOpen {
 }
 
 fn enter(half_open: &HalfOpen, address: &str) -> Place {
-    half_open.enter(address.parse().unwrap(), Instant::now()).0
+    half_open.enter(address.parse().unwrap(), Instant::now())
 }
 
 fn has_place(place: &Place) -> bool {
@@ -64,11 +64,11 @@ fn the_oldest_goes_once_it_had_time_for_a_handshake() {
     let half_open = half_open(2, 2);
     let source: IpAddr = "192.0.2.1".parse().unwrap();
     let began = Instant::now();
-    let (first, _) = half_open.enter(source, began);
-    let (second, displaces) = half_open.enter(source, began + HANDSHAKE_TIME);
-    assert!(!displaces);
-    let (third, displaces) = half_open.enter(source, began + HANDSHAKE_TIME);
-    assert!(displaces && !has_place(&first));
+    let first = half_open.enter(source, began);
+    let second = half_open.enter(source, began + HANDSHAKE_TIME);
+    assert!(has_place(&first));
+    let third = half_open.enter(source, began + HANDSHAKE_TIME);
+    assert!(!has_place(&first));
     assert!(has_place(&second) && has_place(&third));
 }
 
@@ -150,7 +150,7 @@ fn the_line_is_bounded_and_a_flood_that_fills_it_keeps_no_newcomer_out() {
 async fn a_displaced_connection_hears_of_it_even_if_it_waits_later() {
     let half_open = half_open(1, 1);
     let began = Instant::now();
-    let (place, _) = half_open.enter("192.0.2.1".parse().unwrap(), began);
+    let place = half_open.enter("192.0.2.1".parse().unwrap(), began);
     let later = began + HANDSHAKE_TIME;
     let _newcomer = half_open.enter("192.0.2.1".parse().unwrap(), later);
     place.displaced().await;
