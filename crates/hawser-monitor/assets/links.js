@@ -163,11 +163,11 @@ function changeForm(link) {
   return { node, update };
 }
 
-/** What the fields of the form have of a link. */
+/** What the fields of the form have of a link. Without rule and use so far, what holds then. */
 const offered = (allowed) => ({
   down: allowed?.down ?? 'normal',
   up: allowed?.up ?? 'normal',
-  weight: String(allowed?.weight ?? ''),
+  weight: String(allowed ? (allowed.weight ?? '') : 1),
   price: allowed?.price ?? '0',
   allowance: amount(allowed?.allowance_bytes),
 });
