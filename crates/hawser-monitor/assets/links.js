@@ -163,7 +163,7 @@ function changeForm(link) {
   return { node, update };
 }
 
-/** What the fields of the form have of a link. Without rule and use so far, what holds then. */
+/** What the form shows of a link. One with neither rule nor use has the defaults. */
 const offered = (allowed) => ({
   down: allowed?.down ?? 'normal',
   up: allowed?.up ?? 'normal',
