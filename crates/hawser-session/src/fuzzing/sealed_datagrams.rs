@@ -33,6 +33,8 @@ pub fn fuzz_datagrams(mut steps: &[u8]) {
 struct World {
     sealer: DatagramSealer,
     sealing_at: Instant,
+    /// Which of the sequence the key of the latest sealed datagram is.
+    sealing_key: u64,
     opener: DatagramOpener,
     opening_at: Instant,
     datagrams: Vec<Datagram>,
@@ -42,7 +44,7 @@ struct World {
 
 struct Datagram {
     sealed: BytesMut,
-    /// Which of the row its key is.
+    /// Which of the sequence its key is.
     key: u64,
     packet: Vec<u8>,
     has_arrived: bool,
@@ -55,6 +57,7 @@ impl World {
         Self {
             sealer: keys.datagram_sealer(channel, up),
             sealing_at: Instant::ZERO,
+            sealing_key: 0,
             opener: keys.datagram_opener(channel, up),
             opening_at: Instant::ZERO,
             datagrams: Vec::new(),
@@ -64,16 +67,21 @@ impl World {
 
     fn seal(&mut self, length: u8) {
         let packet = vec![length; usize::from(length)];
-        let mut sealed = BytesMut::new();
-        let done = self.sealer.seal(self.sealing_at, &packet, &mut sealed);
-        done.expect("no input is so long");
-        let before = self.datagrams.last().map_or(0, |datagram| datagram.key);
+        let sealed = self.sealed(&packet);
         self.datagrams.push(Datagram {
-            key: key_of(&sealed, before),
+            key: self.sealing_key,
             sealed,
             packet,
             has_arrived: false,
         });
+    }
+
+    fn sealed(&mut self, packet: &[u8]) -> BytesMut {
+        let mut sealed = BytesMut::new();
+        let done = self.sealer.seal(self.sealing_at, packet, &mut sealed);
+        done.expect("no input is so long");
+        self.sealing_key = key_of(&sealed, self.sealing_key);
+        sealed
     }
 
     fn deliver(&mut self, which: u8) {
@@ -115,18 +123,16 @@ impl World {
     fn deliver_bytes(&mut self, bytes: &[u8]) {
         let stranger = self.opener.open(self.opening_at, bytes.into());
         assert!(stranger.is_err());
-        let mut forged = BytesMut::new();
+        let mut forged = self.sealed(b"");
         // Only the key's id is kept.
-        let done = self.sealer.seal(self.sealing_at, b"", &mut forged);
-        done.expect("no input is so long");
         forged.truncate(KEY_ID);
         forged.extend_from_slice(bytes);
         assert!(self.opener.open(self.opening_at, forged).is_err());
     }
 }
 
-/// Which key of the row a datagram is sealed with that was sealed after one with the key `before`;
-/// each has 2^22 numbers, of which three bytes are said.
+/// Which key of the sequence a datagram is sealed with; the datagram before it has the key `before`.
+/// Each key has 2^22 numbers, and a datagram tells the last three bytes of its number.
 fn key_of(sealed: &[u8], before: u64) -> u64 {
     debug_assert!(sealed.len() >= OVERHEAD);
     let last = u64::from(sealed[KEY_ID] >> 6);
