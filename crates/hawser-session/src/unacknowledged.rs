@@ -2,7 +2,8 @@
 
 mod ledger;
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use hawser_types::{SegmentNumber, StreamId};
 use hawser_wire::{ChannelRole, ChunkHeader};
@@ -21,6 +22,9 @@ pub(crate) struct Unacknowledged {
     ledger: Ledger,
     /// Chunks to be sent again, by the kind of channel that they belong on.
     again: ByRole<BTreeMap<SegmentNumber, ChunkKey>>,
+    /// Chunks whose streams ended early while channels had them, and how many channels are not
+    /// done with each.
+    dropped: HashMap<SegmentNumber, u32>,
 }
 
 /// Chunks of a stream that are dropped when it ends early.
@@ -87,10 +91,13 @@ impl Unacknowledged {
     /// Notes that a channel does not have a chunk any more, which is sent again if no other one has
     /// it.
     pub(crate) fn release(&mut self, key: ChunkKey, was_suspect: bool) {
-        if let Some(chunk) = self.ledger.get_mut(key)
-            && chunk.drop_copy(was_suspect)
-        {
-            self.again[chunk.role()].insert(key.segment(), key);
+        match self.ledger.get_mut(key) {
+            None => _ = self.take_dropped(key),
+            Some(chunk) => {
+                if chunk.drop_copy(was_suspect) {
+                    self.again[chunk.role()].insert(key.segment(), key);
+                }
+            }
         }
     }
 
@@ -156,25 +163,38 @@ impl Unacknowledged {
         self.ledger.remove(key)
     }
 
-    /// Drops the chunks of a stream that `dropped` names. Returns how many it has left.
+    /// Drops the chunks of a stream that `dropped` names, in flight or not. Returns how many it has
+    /// left.
     pub(crate) fn drop_chunks(&mut self, stream: StreamId, dropped: Dropped) -> u64 {
         let mut kept = 0;
-        self.ledger.retain(|chunk| {
-            let is_dropped = dropped.names(stream, chunk);
-            kept += u64::from(chunk.stream() == stream && !is_dropped);
-            !is_dropped
-        });
-        let ledger = &self.ledger;
-        for again in self.again.iter_mut() {
-            again.retain(|_, key| ledger.get(*key).is_some());
+        for key in self.ledger.of_stream(stream).collect::<Vec<_>>() {
+            let chunk = self.ledger.get(key);
+            if chunk.is_some_and(|chunk| dropped.spares(chunk)) {
+                kept += 1;
+                continue;
+            }
+            let copies = self.ledger.remove(key).map_or(0, |chunk| chunk.copies());
+            if copies > 0 {
+                self.dropped.insert(key.segment(), copies);
+            }
+            for again in self.again.iter_mut() {
+                again.remove(&key.segment());
+            }
         }
         kept
     }
 
-    /// True if [`Unacknowledged::drop_chunks`] drops this chunk.
-    pub(crate) fn drops(&self, key: ChunkKey, stream: StreamId, dropped: Dropped) -> bool {
-        let chunk = self.ledger.get(key);
-        chunk.is_some_and(|chunk| dropped.names(stream, chunk))
+    /// Notes that a channel is done with a chunk that is not in the ledger. True if the chunk was
+    /// dropped while the channel had it.
+    pub(crate) fn take_dropped(&mut self, key: ChunkKey) -> bool {
+        let Entry::Occupied(mut copies) = self.dropped.entry(key.segment()) else {
+            return false;
+        };
+        *copies.get_mut() -= 1;
+        if *copies.get() == 0 {
+            copies.remove();
+        }
+        true
     }
 
     /// Returns the bytes of the chunks that are to be sent again.
@@ -187,8 +207,7 @@ impl Unacknowledged {
 }
 
 impl Dropped {
-    fn names(self, stream: StreamId, chunk: &SentChunk) -> bool {
-        let is_kept = self == Self::AllButOpening && chunk.header().flags.open;
-        chunk.stream() == stream && !is_kept
+    fn spares(self, chunk: &SentChunk) -> bool {
+        self == Self::AllButOpening && chunk.header().flags.open
     }
 }

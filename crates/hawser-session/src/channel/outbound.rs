@@ -49,8 +49,6 @@ pub(crate) struct Sent {
     chunk: ChunkKey,
     length: u32,
     copy: bool,
-    /// Its stream ended early while it was in flight.
-    dropped: bool,
     /// Number of the record that carries the chunk.
     record: u64,
     /// Position of the chunk's last byte in the connection.
@@ -120,7 +118,7 @@ impl Outbound {
     }
 
     /// Drops chunks from the outbox that are not wanted any more. True if that empties it.
-    pub(crate) fn drop_stale(&mut self, is_wanted: impl Fn(ChunkKey) -> bool) -> bool {
+    pub(crate) fn drop_stale(&mut self, mut is_wanted: impl FnMut(ChunkKey) -> bool) -> bool {
         let before = self.outbox.len();
         let in_flight = &mut self.in_flight;
         self.outbox.retain(|assigned| {
@@ -131,13 +129,6 @@ impl Outbound {
             wanted
         });
         self.outbox.is_empty() && before > 0
-    }
-
-    /// Notes that chunks in flight are waited for no more, since their stream ended early.
-    pub(crate) fn mark_dropped(&mut self, is_dropped: impl Fn(ChunkKey) -> bool) {
-        for sent in &mut self.sent {
-            sent.dropped |= is_dropped(sent.chunk);
-        }
     }
 
     /// Notes a record of `wire` bytes that is about to be written. `counts`: the peer
@@ -157,7 +148,6 @@ impl Outbound {
                 chunk: assigned.chunk,
                 length: assigned.length,
                 copy: assigned.copy,
-                dropped: false,
                 record: self.records,
                 end: self.written,
                 at: now,
@@ -315,11 +305,6 @@ impl Sent {
     /// True if another channel had the chunk before.
     pub(crate) fn is_copy(&self) -> bool {
         self.copy
-    }
-
-    /// True if the chunk's stream ended early while the chunk was in flight.
-    pub(crate) fn was_dropped(&self) -> bool {
-        self.dropped
     }
 
     /// Returns the position of the chunk's last byte in the connection.

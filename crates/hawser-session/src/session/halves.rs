@@ -158,29 +158,13 @@ impl Session {
     /// Drops what was written to a stream and the peer does not hold, the opening chunk apart:
     /// without that one the peer never learns of the stream.
     fn drop_unheld(&mut self, id: StreamId) {
-        let kept = self.drop_chunks(id, Dropped::AllButOpening);
+        let kept = self.unacknowledged.drop_chunks(id, Dropped::AllButOpening);
         if let Some(stream) = self.streams.get_mut(id) {
             stream.send_mut().end_early(kept);
             if stream.send().sendable().is_none() {
                 self.streams.withdraw(id);
             }
         }
-    }
-
-    /// Drops chunks of a stream, in flight or not. Returns how many it has left. Links are not to
-    /// be judged by chunks that nothing waits for any more.
-    pub(super) fn drop_chunks(&mut self, id: StreamId, dropped: Dropped) -> u64 {
-        // The passes below look at every chunk in flight.
-        let stream = self.streams.get(id);
-        if stream.is_some_and(|stream| !stream.send().has_unacknowledged()) {
-            return 0;
-        }
-        let chunks = &self.unacknowledged;
-        for channel in self.channels.iter_mut() {
-            let outbound = channel.outbound_mut();
-            outbound.mark_dropped(|key| chunks.drops(key, id, dropped));
-        }
-        self.unacknowledged.drop_chunks(id, dropped)
     }
 
     fn tell_ended(&mut self, now: Instant, ended: EndedHalf) {

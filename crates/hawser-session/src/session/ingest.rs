@@ -126,12 +126,14 @@ impl Session {
         let bytes = sent.length();
         let account = self.links.account(link, &self.channels);
         let Some(chunk) = self.unacknowledged.get(sent.chunk()) else {
+            let was_dropped = self.unacknowledged.take_dropped(sent.chunk());
             // A copy that comes second is no fault of its link.
             if sent.is_copy() {
                 return;
             }
-            // The link brought what the peer has no use for any more.
-            if sent.was_dropped() {
+            // The link brought what the peer has no use for any more. It is not to be judged by
+            // what nothing waits for.
+            if was_dropped {
                 account.on_delivered(bytes);
                 self.transports.on_held(link, bytes);
             } else {

@@ -237,7 +237,7 @@ impl Session {
 
     /// Ends a stream without regard to data in flight.
     fn drop_stream(&mut self, id: StreamId) {
-        self.drop_chunks(id, Dropped::All);
+        self.unacknowledged.drop_chunks(id, Dropped::All);
         self.counters.streams_reset += 1;
         self.remove_stream(id);
     }

@@ -101,10 +101,15 @@ impl Session {
         let Some(channel) = self.channels.get_mut(id) else {
             return false;
         };
-        let chunks = &self.unacknowledged;
-        channel
-            .outbound_mut()
-            .drop_stale(|key| chunks.contains(key))
+        let chunks = &mut self.unacknowledged;
+        let outbound = channel.outbound_mut();
+        outbound.drop_stale(|key| {
+            let is_wanted = chunks.contains(key);
+            if !is_wanted {
+                chunks.take_dropped(key);
+            }
+            is_wanted
+        })
     }
 
     fn put_chunk(&self, assigned: Assigned, is_association: bool, out: &mut Outgoing) {

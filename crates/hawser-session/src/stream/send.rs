@@ -207,11 +207,6 @@ impl SendStream {
         is_cut && self.unacknowledged == 0 && self.opening.is_none()
     }
 
-    /// True if chunks were sent that the peer does not hold yet.
-    pub(crate) fn has_unacknowledged(&self) -> bool {
-        self.unacknowledged > 0
-    }
-
     /// The buffer has room again after being full.
     fn has_room(&self) -> bool {
         self.queued() <= self.buffer.limit() / 2

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use hawser_types::{SegmentNumber, StreamId};
 use hawser_wire::{ChannelRole, ChunkHeader};
 use slab::Slab;
@@ -6,9 +8,13 @@ use crate::Payload;
 
 /// Every chunk that was cut and is not acknowledged yet. A chunk stays until the peer holds it,
 /// whatever becomes of the channels that have it.
+///
+/// The chunks of a stream are linked with each other, so that its end looks at no others.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     chunks: Slab<SentChunk>,
+    /// Place of the chunk of each stream that was entered last.
+    latest: HashMap<StreamId, usize>,
     next: SegmentNumber,
     bytes: u64,
 }
@@ -24,6 +30,10 @@ pub(crate) struct SentChunk {
     copies: u32,
     /// Channels among these that are suspect.
     doubtful: u32,
+    /// Place of the chunk of the same stream that was entered before.
+    before: Option<usize>,
+    /// Place of the chunk of the same stream that was entered after.
+    after: Option<usize>,
 }
 
 /// Names a chunk; goes stale when the chunk is acknowledged.
@@ -47,13 +57,18 @@ impl Ledger {
     }
 
     /// Enters a chunk.
-    pub(crate) fn insert(&mut self, chunk: SentChunk) -> ChunkKey {
+    pub(crate) fn insert(&mut self, mut chunk: SentChunk) -> ChunkKey {
         self.bytes += chunk.length as u64;
-        let segment = chunk.header.segment;
-        ChunkKey {
-            index: self.chunks.insert(chunk),
-            segment,
+        let (stream, segment) = (chunk.stream(), chunk.header.segment);
+        let place = self.chunks.vacant_entry();
+        let index = place.key();
+        chunk.before = self.latest.insert(stream, index);
+        let before = chunk.before;
+        place.insert(chunk);
+        if let Some(before) = before.and_then(|before| self.chunks.get_mut(before)) {
+            before.after = Some(index);
         }
+        ChunkKey { index, segment }
     }
 
     /// Returns a chunk that is not acknowledged.
@@ -70,24 +85,38 @@ impl Ledger {
             .filter(|chunk| chunk.header.segment == key.segment)
     }
 
-    /// Takes out a chunk that the peer holds.
+    /// Takes a chunk out: the peer holds it, or nobody waits for it any more.
     pub(crate) fn remove(&mut self, key: ChunkKey) -> Option<SentChunk> {
         self.get(key)?;
         let chunk = self.chunks.remove(key.index);
         self.bytes -= chunk.length as u64;
+        if let Some(before) = chunk.before.and_then(|before| self.chunks.get_mut(before)) {
+            before.after = chunk.after;
+        }
+        match (chunk.before, chunk.after) {
+            (before, Some(after)) => {
+                if let Some(after) = self.chunks.get_mut(after) {
+                    after.before = before;
+                }
+            }
+            (Some(before), None) => {
+                self.latest.insert(chunk.stream(), before);
+            }
+            (None, None) => {
+                self.latest.remove(&chunk.stream());
+            }
+        }
         Some(chunk)
     }
 
-    /// Drops every chunk that `is_wanted` does not pick.
-    pub(crate) fn retain(&mut self, mut is_wanted: impl FnMut(&SentChunk) -> bool) {
-        let bytes = &mut self.bytes;
-        self.chunks.retain(|_, chunk| {
-            let wanted = is_wanted(chunk);
-            if !wanted {
-                *bytes -= chunk.length as u64;
-            }
-            wanted
-        });
+    /// Returns the chunks of a stream, the one first that was entered last.
+    pub(crate) fn of_stream(&self, stream: StreamId) -> impl Iterator<Item = ChunkKey> {
+        let latest = self.latest.get(&stream).copied();
+        let places = std::iter::successors(latest, |index| self.chunks.get(*index)?.before);
+        places.filter_map(|index| {
+            let segment = self.chunks.get(index)?.header.segment;
+            Some(ChunkKey { index, segment })
+        })
     }
 
     /// Returns the bytes of payload that are kept.
@@ -116,6 +145,8 @@ impl SentChunk {
             role,
             copies: 0,
             doubtful: 0,
+            before: None,
+            after: None,
         }
     }
 
@@ -142,6 +173,11 @@ impl SentChunk {
     /// Returns the kind of channel that it belongs on.
     pub(crate) fn role(&self) -> ChannelRole {
         self.role
+    }
+
+    /// Returns how many channels have it.
+    pub(super) fn copies(&self) -> u32 {
+        self.copies
     }
 
     /// True if exactly one channel has it.
@@ -192,12 +228,15 @@ mod tests {
     use bytes::Bytes;
     use hawser_types::{StreamId, StreamOffset};
     use hawser_wire::ChunkFlags;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
 
     use super::*;
 
-    fn insert(ledger: &mut Ledger) -> ChunkKey {
+    fn insert(ledger: &mut Ledger, stream: u64) -> ChunkKey {
         let header = ChunkHeader {
-            stream: StreamId::new(2),
+            stream: StreamId::new(stream),
             segment: ledger.take_segment(),
             offset: StreamOffset::new(0),
             flags: ChunkFlags::default(),
@@ -210,12 +249,39 @@ mod tests {
     #[test]
     fn a_key_goes_stale_even_when_its_place_is_taken_again() {
         let mut ledger = Ledger::default();
-        let old = insert(&mut ledger);
+        let old = insert(&mut ledger, 2);
         assert!(ledger.remove(old).is_some());
-        let new = insert(&mut ledger);
+        let new = insert(&mut ledger, 2);
         assert!(ledger.get(old).is_none() && ledger.get_mut(old).is_none());
         assert!(ledger.remove(old).is_none());
         assert_eq!(ledger.bytes(), 9);
         assert!(ledger.get(new).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_has_the_chunks_that_were_entered_and_not_taken_out(
+            ops in vec((0u64..4, any::<Option<Index>>()), 1..60),
+        ) {
+            let mut ledger = Ledger::default();
+            let mut model: Vec<(u64, ChunkKey)> = Vec::new();
+            for (stream, taken) in ops {
+                match taken {
+                    Some(taken) if !model.is_empty() => {
+                        let (_, key) = model.remove(taken.index(model.len()));
+                        prop_assert!(ledger.remove(key).is_some());
+                    }
+                    _ => model.push((stream, insert(&mut ledger, stream))),
+                }
+                for stream in 0..4 {
+                    let expected = model.iter().rev().filter(|(of, _)| *of == stream);
+                    let expected: Vec<_> = expected.map(|(_, key)| *key).collect();
+                    let found: Vec<_> = ledger.of_stream(StreamId::new(stream)).collect();
+                    prop_assert_eq!(found, expected);
+                }
+            }
+            let streams: std::collections::BTreeSet<_> = model.iter().map(|(of, _)| of).collect();
+            prop_assert_eq!(ledger.latest.len(), streams.len());
+        }
     }
 }
