@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-/// Which key of the sequence a datagram is sealed with; the datagram before it has the key `before`.
+/// Which key of the sequence a datagram is sealed with; the datagram before has the key `before`.
 /// Each key has 2^22 numbers, and a datagram tells the last three bytes of its number.
 fn key_of(sealed: &[u8], before: u64) -> u64 {
     debug_assert!(sealed.len() >= OVERHEAD);
