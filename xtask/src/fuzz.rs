@@ -5,6 +5,8 @@ mod totals;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -13,11 +15,15 @@ use crate::process::run;
 use crate::toolchains::{of_toolchain, works};
 use totals::{Run, Totals};
 
-/// Runs all targets for so many minutes together, or only the one that is named.
-pub(crate) fn fuzz(root: &Path, minutes: &str, only: Option<&str>) -> Result<()> {
-    let minutes: u64 = minutes
-        .parse()
-        .with_context(|| format!("--minutes {minutes}: a whole number is expected"))?;
+/// Runs all targets for so many minutes together, or only the one that is named; so many at once.
+pub(crate) fn fuzz(root: &Path, minutes: &str, only: Option<&str>, jobs: &str) -> Result<()> {
+    let number = |option: &str, text: &str| {
+        text.parse::<u64>()
+            .ok()
+            .filter(|number| *number > 0)
+            .with_context(|| format!("{option} {text}: a whole number above 0 is expected"))
+    };
+    let (minutes, jobs) = (number("--minutes", minutes)?, number("--jobs", jobs)?);
     check_tools()?;
     let mut targets = targets(root)?;
     if let Some(only) = only {
@@ -28,17 +34,34 @@ pub(crate) fn fuzz(root: &Path, minutes: &str, only: Option<&str>) -> Result<()>
     }
     let programs = build(root)?;
     let file = root.join("bench/fuzz/totals.json");
-    let mut totals = Totals::read(&file)?;
+    let totals = Totals::read(&file)?;
     let commit = commit(root)?;
-    let mut failed = Vec::new();
-    for (target, time) in totals.shares(&targets, Duration::from_secs(minutes * 60)) {
-        let run = run_target(root, &programs.join(&target), &target, time, &commit)?;
-        if run.findings > 0 {
-            failed.push(target.clone());
+    let shares = totals.shares(&targets, Duration::from_secs(minutes * 60 * jobs));
+    let (queue, totals) = (Mutex::new(shares.into_iter()), Mutex::new(totals));
+    let failed = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        loop {
+            let next = queue.lock().expect("no job panicked").next();
+            let Some((target, time)) = next else {
+                return Ok(());
+            };
+            let run = run_target(root, &programs.join(&target), &target, time, &commit)?;
+            if run.findings > 0 {
+                failed.lock().expect("no job panicked").push(target.clone());
+            }
+            let mut totals = totals.lock().expect("no job panicked");
+            println!("{}", totals.add(&target, run));
+            totals.write(&file)?;
         }
-        println!("{}", totals.add(&target, run));
-        totals.write(&file)?;
-    }
+    };
+    thread::scope(|scope| {
+        let jobs: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let ended = jobs
+            .into_iter()
+            .map(|job| job.join().expect("no job panicked"));
+        ended.collect::<Result<Vec<_>>>()
+    })?;
+    let failed = failed.into_inner().expect("no job panicked");
     if !failed.is_empty() {
         bail!(
             "findings in {}; their inputs are in fuzz/artifacts/",

@@ -39,9 +39,12 @@ fn main() -> ExitCode {
         ["packages"] => packages::provide(),
         ["cost"] => cost(false),
         ["cost", "--release"] => cost(true),
-        ["fuzz", "--minutes", minutes] => fuzz::fuzz(&workspace_root(), minutes, None),
+        ["fuzz", "--minutes", minutes] => fuzz::fuzz(&workspace_root(), minutes, None, "1"),
+        ["fuzz", "--minutes", minutes, "--jobs", jobs] => {
+            fuzz::fuzz(&workspace_root(), minutes, None, jobs)
+        }
         ["fuzz", "--minutes", minutes, "--target", target] => {
-            fuzz::fuzz(&workspace_root(), minutes, Some(target))
+            fuzz::fuzz(&workspace_root(), minutes, Some(target), "1")
         }
         ["miri"] => toolchains::miri(),
         ["msrv"] => toolchains::msrv(),
@@ -206,9 +209,9 @@ cargo xtask COMMAND
   api [--bless]         compare the library's public interface with the listing in
                         crates/hawser/api.txt (`test` does so too); keep it as
                         it is now
-  fuzz --minutes N [--target NAME]
-                        run every fuzz target in turn, or one, for N minutes in
-                        all; totals of all runs are in bench/fuzz/totals.json
+  fuzz --minutes N [--jobs N | --target NAME]
+                        run every fuzz target, so many at once, or one, for N
+                        minutes; totals of all runs are in bench/fuzz/totals.json
                         (needs a nightly compiler and cargo-fuzz)
   miri                  run tests of what is `unsafe` in Miri, where it can run
                         (needs a nightly compiler with miri)
