@@ -3,10 +3,15 @@
 
 mod report;
 
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hawser_hostile::HostileError;
+use hawser_hostile::outcome::Outcome;
 use hawser_hostile::script::{self, Script};
 use hawser_hostile::trial::{self, Conditions};
 use hawser_types::ByteCount;
@@ -32,6 +37,9 @@ pub(crate) struct HostileOptions {
     /// Bytes a second that the honest client wants
     #[arg(long, default_value = "4MB")]
     pace: ByteCount,
+    /// Scripts at once, each with a program of its own; with several, goodput says little
+    #[arg(long, value_name = "N", default_value = "1")]
+    jobs: NonZeroUsize,
 }
 
 impl HostileOptions {
@@ -69,21 +77,21 @@ impl HostileOptions {
             folder: Some(folder.to_owned()),
             ..Conditions::brief(hawser.to_owned())
         };
-        let mut report = Report::new(self.memory, self.time());
-        for (number, script) in scripts.iter().enumerate() {
-            eprintln!("{} of {}: {}", number + 1, scripts.len(), script.name);
-            match trial::run(script, &conditions) {
-                Ok(outcome) => {
-                    let row = Row::new(outcome);
-                    eprintln!("  {row}");
-                    report.add(row);
-                }
-                Err(error) => {
-                    eprintln!("  not measured: {error}");
-                    report.fail(script.name, &error.to_string());
-                }
+        let trials = Mutex::new(scripts.iter().enumerate());
+        let report = Mutex::new(Report::new(self.memory, self.time()));
+        let work = || {
+            while let Some((number, script)) = next(&trials) {
+                eprintln!("{} of {}: {}", number + 1, scripts.len(), script.name);
+                let outcome = trial::run(script, &conditions);
+                note(&mut locked(&report), script, outcome);
             }
-        }
+        };
+        thread::scope(|scope| {
+            for _ in 0..self.jobs.get() {
+                scope.spawn(work);
+            }
+        });
+        let mut report = report.into_inner().expect("no trial panicked");
         report.judge();
         report
     }
@@ -91,6 +99,29 @@ impl HostileOptions {
     fn time(&self) -> Duration {
         let minutes = |minutes: u32| Duration::from_secs(60 * u64::from(minutes));
         self.minutes.map_or(BRIEFLY, minutes)
+    }
+}
+
+fn next<'a, T>(trials: &Mutex<impl Iterator<Item = (usize, &'a T)>>) -> Option<(usize, &'a T)> {
+    locked(trials).next()
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().expect("no trial panicked")
+}
+
+/// Adds what a trial has shown, or why it could not be made.
+fn note(report: &mut Report, script: &Script, outcome: Result<Outcome, HostileError>) {
+    match outcome {
+        Ok(outcome) => {
+            let row = Row::new(outcome);
+            eprintln!("  {}: {row}", script.name);
+            report.add(row);
+        }
+        Err(error) => {
+            eprintln!("  {} is not measured: {error}", script.name);
+            report.fail(script.name, &error.to_string());
+        }
     }
 }
 
