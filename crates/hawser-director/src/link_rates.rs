@@ -85,8 +85,9 @@ impl LinkRates {
     /// Returns the rates that links count for at this moment.
     ///
     /// Where the system's own link is not known it is taken for an ordinary one. Any other counts
-    /// for a third of the best at most before it has shown more: that is enough to be tried, and to
-    /// be seen.
+    /// for five ninths of the best at most before it has shown more. That is less than the best, so
+    /// a connection that is alone goes over what is known to be good. It is more than half, so of
+    /// several equal connections at once the second goes there, and shows what the link can do.
     pub(crate) fn effective(&self, now: Instant, links: &Links) -> EffectiveRates {
         let is_here = |route: &&DefaultRoute| links.get(route.link).is_some();
         let system = self.routes.iter().find(is_here).map(|it| it.link);
@@ -106,7 +107,7 @@ impl LinkRates {
         let best = |direction: usize| {
             let rates = trusted.iter().filter_map(|rates| rates[direction]);
             let best = rates.max().unwrap_or(FALLBACK_RATE);
-            Rate::from_bytes_per_second(best.bytes_per_second() / DOUBT)
+            Rate::from_bytes_per_second(best.bytes_per_second().saturating_mul(DOUBT.0) / DOUBT.1)
         };
         rates.doubtful = [best(0), best(1)];
         rates
@@ -196,5 +197,5 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
 
 /// A rate that still holds is written again after this time, so that it does not count as old.
 const RENEW_AFTER: Duration = Duration::from_secs(3600);
-/// A link of which nothing is known counts for this part of the best.
-const DOUBT: u64 = 3;
+/// A link of which nothing is known counts for this part of the best: parts, of so many.
+const DOUBT: (u64, u64) = (5, 9);

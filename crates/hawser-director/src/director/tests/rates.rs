@@ -3,6 +3,7 @@ use hawser_sched::connection::ConnectionPolicy;
 use hawser_types::{DefaultRoute, Rate};
 
 use super::super::*;
+use super::{by, connect};
 use crate::testing::{Rig, index};
 
 fn director(names: &[&str], routes: &[(&str, &str)]) -> Rig {
@@ -44,11 +45,24 @@ fn load_rates(director: &Rig, known: BTreeMap<LinkKey, KnownLink>) {
 #[test]
 fn while_nothing_is_known_the_systems_own_link_is_thought_the_best() {
     let director = director(&["a", "b", "c"], &[("b", "192.0.2.1"), ("a", "192.0.2.2")]);
-    assert_eq!(counts_for(&director), [3_333, 10_000, 3_333]);
+    assert_eq!(counts_for(&director), [5_555, 10_000, 5_555]);
     measure(&director, "b", 5_000_000);
-    assert_eq!(counts_for(&director), [13_333, 40_000, 13_333]);
-    measure(&director, "a", 2_500_000);
-    assert_eq!(counts_for(&director), [20_000, 40_000, 13_333]);
+    assert_eq!(counts_for(&director), [22_222, 40_000, 22_222]);
+    measure(&director, "a", 3_000_000);
+    assert_eq!(counts_for(&director), [24_000, 40_000, 22_222]);
+}
+
+#[test]
+fn of_equal_connections_at_once_the_second_goes_where_nothing_is_known() {
+    for policy in [ConnectionPolicy::Auto, ConnectionPolicy::MaxThroughput] {
+        let director = director(&["a", "b"], &[("a", "192.0.2.1"), ("b", "192.0.2.2")]);
+        director.with(|it, _| it.set_policy(policy));
+        let flows: Vec<_> = (0..4).map(|_| connect(&director, &by("x"))).collect();
+        let links: Vec<_> = flows.iter().map(|flow| flow.link()).collect();
+        assert_eq!(links[..2], [index("a"), index("b")], "{policy:?}");
+        let on_a = links.iter().filter(|link| **link == index("a")).count();
+        assert!((2..4).contains(&on_a), "{policy:?}: {links:?}");
+    }
 }
 
 #[test]
