@@ -3,7 +3,8 @@
 //! The kernel's program charges and releases load by itself. It does not see the progress of
 //! connections, and its errors would persist; so this module examines the sockets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::time::Duration;
 
 use hawser_path::Segments;
@@ -118,27 +119,44 @@ impl Capture {
     ///
     /// Needs a kernel with `CONFIG_INET_DIAG_DESTROY`, which Debian and Ubuntu have.
     pub fn abort_unanswered(&mut self, link: LinkIndex) -> Result<usize, CaptureError> {
-        let error = |error| CaptureError::system("ending connections without an answer")(error);
-        let waiting = self
-            .diagnosis
-            .list(libc::IPPROTO_TCP, 1 << SYN_SENT)
-            .map_err(error)?;
+        self.abort(1 << SYN_SENT, |_, placed_on| placed_on == link)
+            .map_err(CaptureError::system("ending connections without an answer"))
+    }
+
+    /// Aborts these connections, named by their sockets' cookies, so that their programs hear of it
+    /// at once. For connections over a link that is gone. Returns the number of those that were
+    /// still there.
+    ///
+    /// Needs a kernel with `CONFIG_INET_DIAG_DESTROY`, which Debian and Ubuntu have.
+    pub fn abort_placed(&mut self, cookies: &BTreeSet<u64>) -> Result<usize, CaptureError> {
+        self.abort(u32::MAX, |cookie, _| cookies.contains(&cookie))
+            .map_err(CaptureError::system(
+                "ending connections over a link that is gone",
+            ))
+    }
+
+    /// Aborts the placed connections in one of `states` that `is_meant` picks by cookie and link.
+    fn abort(
+        &mut self,
+        states: u32,
+        is_meant: impl Fn(u64, LinkIndex) -> bool,
+    ) -> io::Result<usize> {
+        let sockets = self.diagnosis.list(libc::IPPROTO_TCP, states)?;
         let mut ended = 0;
-        for (cookie, socket) in waiting {
+        for (cookie, socket) in sockets {
             // Sockets that a program has bound itself are not touched.
-            let is_ours = self
-                .tables
-                .flows
-                .get(&cookie, 0)
-                .is_ok_and(|flow| flow.link == link.value());
-            if !is_ours || socket.bound_to() != link.value() {
+            let flow = self.tables.flows.get(&cookie, 0);
+            let is_meant = flow.is_ok_and(|flow| {
+                socket.bound_to() == flow.link && is_meant(cookie, LinkIndex::new(flow.link))
+            });
+            if !is_meant {
                 continue;
             }
             match self.diagnosis.destroy(&socket) {
                 Ok(()) => ended += 1,
                 // It was answered, or has ended, meanwhile.
                 Err(gone) if gone.raw_os_error() == Some(libc::ENOENT) => {}
-                Err(other) => return Err(error(other)),
+                Err(other) => return Err(other),
             }
         }
         Ok(ended)

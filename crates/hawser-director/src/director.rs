@@ -4,7 +4,7 @@ mod learning;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -248,6 +248,28 @@ impl Director {
     /// Returns the number of connections that are open.
     pub fn open_count(&self) -> usize {
         self.flows.len()
+    }
+
+    /// Returns the connections over links that have been gone for so long that they are to be
+    /// ended, so that their programs can try again over other links.
+    pub fn stranded(&mut self, now: Instant) -> Vec<FlowId> {
+        let used: BTreeSet<_> = self
+            .flows
+            .iter()
+            .filter_map(|it| it.over().link())
+            .collect();
+        let links = &mut self.exits.links;
+        links.forget_gone(|link| used.contains(&link));
+        let links = &self.exits.links;
+        let is_stranded = |flow: &Flow| {
+            let link = flow.over().link();
+            flow.is_connected() && link.is_some_and(|link| links.is_given_up(link, now))
+        };
+        let flows = self.flows.iter_with_ids();
+        flows
+            .filter(|(_, flow)| is_stranded(flow))
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// True if a flow that was placed on `link`, as it was then, may go on towards `remote` in the

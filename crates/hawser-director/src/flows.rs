@@ -74,6 +74,10 @@ impl Flows {
         self.open.values()
     }
 
+    pub(crate) fn iter_with_ids(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
+        self.open.iter().map(|(id, flow)| (*id, flow))
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
         self.open.values_mut()
     }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hawser_types::link::{full_tunnel, usable};
 use hawser_types::{Instant, Link, LinkIndex};
@@ -13,6 +14,8 @@ pub(crate) struct Links {
     /// The links that the user named; none: all.
     wanted: Vec<String>,
     records: BTreeMap<LinkIndex, LinkRecord>,
+    /// Links that can't be used any more, and since when: switched off, without carrier, removed.
+    gone: BTreeMap<LinkIndex, Instant>,
     /// The VPNs that the system sends all IPv4 and all IPv6 traffic through.
     tunnels: [Option<Link>; 2],
 }
@@ -22,6 +25,7 @@ impl Links {
         Self {
             wanted,
             records: BTreeMap::new(),
+            gone: BTreeMap::new(),
             tunnels: [None, None],
         }
     }
@@ -43,8 +47,23 @@ impl Links {
                 }
                 None => LinkRecord::new(link, now),
             };
+            self.gone.remove(&index);
             self.records.insert(index, record);
         }
+        for index in known.into_keys() {
+            self.gone.insert(index, now);
+        }
+    }
+
+    /// True if the link has been gone for so long that nothing waits for it any longer.
+    pub(crate) fn is_given_up(&self, index: LinkIndex, now: Instant) -> bool {
+        let gone = self.gone.get(&index);
+        gone.is_some_and(|since| now.since(*since) >= GIVEN_UP_AFTER)
+    }
+
+    /// Forgets links that are gone and not used by anything.
+    pub(crate) fn forget_gone(&mut self, is_used: impl Fn(LinkIndex) -> bool) {
+        self.gone.retain(|index, _| is_used(*index));
     }
 
     pub(crate) fn get(&self, index: LinkIndex) -> Option<&LinkRecord> {
@@ -102,3 +121,6 @@ impl Links {
         self.tunnels = found;
     }
 }
+/// A link that comes back within this time keeps its connections: a plug was moved, a modem has
+/// registered again.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(3);

@@ -19,6 +19,7 @@ mod origin;
 mod over_links;
 mod prober;
 mod race;
+mod stranded;
 #[cfg(test)]
 pub(crate) mod testing;
 mod trial;

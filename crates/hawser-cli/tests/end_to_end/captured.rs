@@ -1,13 +1,14 @@
 //! `hawser up --capture`: programs that know nothing of it, over two real links.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use hawser_capture::{CaptureError, RunGroup};
 use hawser_skip::namespace::{Neighbour, in_namespace_of_root, ip};
 use serde_json::Value;
 use tokio::net::UdpSocket;
 
-use super::connections::{serve_there, serve_web, two_links};
+use super::connections::{serve_echo, serve_there, serve_web, two_links};
 use super::program::{Daemon, Place, until};
 
 #[test]
@@ -62,6 +63,36 @@ fn a_link_that_falls_silent_is_left_out_until_it_answers_again() {
         neighbour.ip("route del blackhole 10.1.0.2/32");
         until("dsl is back", || from(group, SERVER) == DSL, || stage.log());
         assert_eq!(stage.state("dsl"), "sound");
+        stage.daemon.end();
+    });
+}
+
+#[test]
+fn programs_hear_at_once_that_the_link_of_their_connection_is_switched_off() {
+    let name = "captured::programs_hear_at_once_that_the_link_of_their_connection_is_switched_off";
+    captured(name, |stage| {
+        serve_echo(&stage.neighbour);
+        // Connects, says so, and waits for what never comes.
+        let script = "exec 3<>/dev/tcp/10.99.0.1/7000 && echo connected && read -u 3 && exit 9";
+        let mut waiting = Command::new("bash");
+        waiting.args(["-c", script]).stdout(Stdio::piped());
+        stage.group.enter(&mut waiting).unwrap();
+        let mut waiting = waiting.spawn().unwrap();
+        let mut said = BufReader::new(waiting.stdout.take().unwrap());
+        said.read_line(&mut String::new()).unwrap();
+        let open = |name: &str| {
+            let links = stage.links();
+            let link = links.iter().find(|link| link["name"] == name).unwrap();
+            link["open"].clone()
+        };
+        until("it is on the books", || open("dsl") == 1, || stage.log());
+        ip("link set dsl down");
+        until(
+            "it has heard of it",
+            || waiting.try_wait().unwrap().is_some(),
+            || stage.log(),
+        );
+        assert_eq!(waiting.wait().unwrap().code(), Some(1), "{}", stage.log());
         stage.daemon.end();
     });
 }

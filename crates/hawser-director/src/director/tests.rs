@@ -113,6 +113,26 @@ fn what_a_connection_has_moved_is_no_load_any_more_and_idle_ones_are_none() {
 }
 
 #[test]
+fn connections_are_stranded_when_their_link_stays_away() {
+    let director = director(ConnectionPolicy::RoundRobin, &["a", "b"]);
+    let flows: Vec<RigFlow> = (0..4).map(|_| connect(&director, &by("x"))).collect();
+    let stranded = || director.with(|it, now| it.stranded(now)).len();
+    let secs = Duration::from_secs;
+    set_links(&director, &["b"]);
+    director.advance(secs(2));
+    assert_eq!(stranded(), 0, "it may come back");
+    set_links(&director, &["a", "b"]);
+    director.advance(secs(2));
+    set_links(&director, &["b"]);
+    director.advance(secs(2));
+    assert_eq!(stranded(), 0, "it came back meanwhile");
+    director.advance(secs(1));
+    assert_eq!(stranded(), 2);
+    drop(flows);
+    assert_eq!(stranded(), 0);
+}
+
+#[test]
 fn the_next_connections_go_by_another_policy_and_what_is_open_stays() {
     let director = director(ConnectionPolicy::OnlyOne, &["a", "b"]);
     let first = connect(&director, &by("x"));

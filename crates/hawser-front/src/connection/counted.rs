@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::Flow;
+use super::stranded::Waiting;
 use crate::transport::{ByteStream, ResetCode};
 
 /// A connection that can tell how its packets fare.
@@ -114,7 +115,7 @@ impl<S: AsyncRead + Observe + Unpin> AsyncRead for Counted<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
         this.count(0, buffer.filled().len().saturating_sub(before));
-        polled
+        this.check(polled, context, Waiting::ToRead)
     }
 }
 
@@ -126,7 +127,7 @@ impl<S: AsyncWrite + Observe + Unpin> AsyncWrite for Counted<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.count_written(polled)
+        this.count_written(polled, context)
     }
 
     fn poll_write_vectored(
@@ -136,7 +137,7 @@ impl<S: AsyncWrite + Observe + Unpin> AsyncWrite for Counted<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_write_vectored(context, bytes);
-        this.count_written(polled)
+        this.count_written(polled, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -153,11 +154,28 @@ impl<S: AsyncWrite + Observe + Unpin> AsyncWrite for Counted<S> {
 }
 
 impl<S: Observe> Counted<S> {
-    fn count_written(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn count_written(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(written)) = &polled {
             self.count(*written, 0);
         }
-        polled
+        self.check(polled, context, Waiting::ToWrite)
+    }
+
+    /// The same, or an error where the connection's link is gone.
+    fn check<T>(
+        &self,
+        polled: Poll<io::Result<T>>,
+        context: &Context<'_>,
+        waiting: Waiting,
+    ) -> Poll<io::Result<T>> {
+        match &self.flow {
+            Some(flow) => flow.stranded().check(polled, context, waiting),
+            None => polled,
+        }
     }
 }
 
@@ -167,7 +185,7 @@ impl<S: ByteStream + Observe> ByteStream for Counted<S> {
         if let Poll::Ready(Ok(bytes)) = &polled {
             self.count(0, bytes.len());
         }
-        polled
+        self.check(polled, cx, Waiting::ToRead)
     }
 
     fn poll_write_bytes(
@@ -176,7 +194,7 @@ impl<S: ByteStream + Observe> ByteStream for Counted<S> {
         bytes: &mut Bytes,
     ) -> Poll<io::Result<usize>> {
         let polled = self.stream.poll_write_bytes(cx, bytes);
-        self.count_written(polled)
+        self.count_written(polled, cx)
     }
 
     fn reset(&mut self, code: ResetCode) {

@@ -3,12 +3,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hawser_director::Progress;
 use hawser_types::{ByteCount, Instant};
 
+use super::stranded::Stranded;
+
 /// Bytes that a connection has moved so far, counted without the director's lock.
 ///
 /// The lock of its own keeps bytes and the time since which they were moved together; the director
 /// takes it twice a second or so.
 #[derive(Debug, Default)]
-pub(super) struct Counters(Mutex<Progress>);
+pub(super) struct Counters {
+    progress: Mutex<Progress>,
+    stranded: Stranded,
+}
 
 impl Counters {
     /// So many more bytes were sent and received.
@@ -37,8 +42,13 @@ impl Counters {
         taken
     }
 
+    /// Whether the connection's link is gone.
+    pub(super) const fn stranded(&self) -> &Stranded {
+        &self.stranded
+    }
+
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -208,6 +208,17 @@ impl SharedDirector {
         });
     }
 
+    /// Ends the connections whose links are gone, so that their programs can try again. To be
+    /// called every half second while connections are open.
+    pub fn end_stranded(&self) {
+        let ended: Vec<_> = self.telling(Tell::Nothing, |state, now| {
+            let stranded = state.director.stranded(now);
+            let counters = stranded.iter().filter_map(|flow| state.counters.get(flow));
+            counters.map(Arc::clone).collect()
+        });
+        ended.iter().for_each(|it| it.stranded().set());
+    }
+
     /// Returns the stories of the latest connections, `count` at most, the latest last, and the
     /// time on the same clock.
     pub fn stories(&self, count: usize) -> (Instant, Vec<Story>) {

@@ -7,6 +7,7 @@ use hawser_types::{ByteCount, DialError, Instant, LinkIndex};
 
 use super::counters::Counters;
 use super::director::SharedDirector;
+use super::stranded::Stranded;
 
 /// A connection on its way out, as the director counts it.
 ///
@@ -67,6 +68,11 @@ impl Flow {
     pub(crate) fn failed(&self, error: DialError) {
         self.director
             .with(|director, _| director.note_refused(self.id, error));
+    }
+
+    /// Whether its link is gone.
+    pub(super) fn stranded(&self) -> &Stranded {
+        self.counters.stranded()
     }
 
     /// It has moved so many bytes more.

@@ -196,6 +196,7 @@ impl KernelPlaces {
             .collect();
         self.capture.set_loads(&loads)?;
         self.abort_on_lost(&report);
+        self.abort_stranded();
         placed?;
         self.complaint.clear();
         Ok(())
@@ -230,6 +231,25 @@ impl KernelPlaces {
                     tracing::warn!(%error, "connections on links that are lost wait for their time-out");
                     self.can_abort = !error.is_lasting();
                 }
+            }
+        }
+    }
+
+    /// Ends the connections whose links are gone for good.
+    fn abort_stranded(&mut self) {
+        let flows = self.flows.iter();
+        let stranded = flows.filter(|(_, placed)| placed.is_stranded());
+        let cookies: BTreeSet<u64> = stranded.map(|(cookie, _)| *cookie).collect();
+        if cookies.is_empty() || !self.can_abort {
+            return;
+        }
+        match self.capture.abort_placed(&cookies) {
+            Ok(aborted) => {
+                tracing::info!(aborted, "connections over a link that is gone are ended")
+            }
+            Err(error) => {
+                tracing::warn!(%error, "connections over a link that is gone wait for their time-out");
+                self.can_abort = !error.is_lasting();
             }
         }
     }

@@ -148,7 +148,8 @@ async fn note_routes(director: &SharedDirector) {
     }
 }
 
-/// Reads the interfaces' counters, as long as there is something to see in them.
+/// Looks after open connections: reads the interfaces' counters, and ends what waits for a link
+/// that is gone.
 async fn measure(director: SharedDirector) {
     let mut ticks = tokio::time::interval(COUNT_EVERY);
     loop {
@@ -156,6 +157,7 @@ async fn measure(director: SharedDirector) {
         if director.with(|director, _| director.open_count()) == 0 {
             continue;
         }
+        director.end_stranded();
         match read_counters().await {
             Ok(counters) => director.handle_counters(&counters),
             Err(error) => tracing::debug!(%error, "the links' counters can't be read now"),

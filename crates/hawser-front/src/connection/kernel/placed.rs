@@ -67,6 +67,11 @@ impl KernelFlow {
         self.moved(now, progress.moved);
     }
 
+    /// True for a TCP connection whose link is gone for good.
+    pub(super) fn is_stranded(&self) -> bool {
+        !self.is_datagrams && self.flow.stranded().is_set()
+    }
+
     /// It has moved so much in all.
     pub(super) fn moved(&mut self, now: Instant, moved: Bytes) {
         let since = std::mem::replace(&mut self.told, now);
