@@ -11,6 +11,7 @@ mod credentials;
 mod detect;
 mod dispatch;
 mod exchange;
+mod guesses;
 pub mod http;
 mod http_server;
 mod intake;

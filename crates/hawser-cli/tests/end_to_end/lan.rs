@@ -127,6 +127,43 @@ fn the_right_password_is_needed_and_the_server_never_sees_it() {
 }
 
 #[test]
+fn a_neighbour_that_guesses_passwords_is_not_told_the_right_one() {
+    let name = "lan::a_neighbour_that_guesses_passwords_is_not_told_the_right_one";
+    in_namespace(name, || {
+        if origin::is_without_curl(name) {
+            return;
+        }
+        let (place, neighbour) = (Place::new(), links(&["lan"]));
+        serve_there(&neighbour, async |ready| {
+            origin::start_at("0.0.0.0:80");
+            ready.send(()).unwrap();
+        });
+        let file = password_file(&place, "me:secret", 0o600);
+        let open = ["--allow-lan", "--password-file", &file];
+        let arguments = [&["up", "--direct", "--listen", "0.0.0.0:1080"][..], &open].concat();
+        let daemon = place.start("client", &arguments);
+        let fetch_there = |user: &str| {
+            let mut curl = neighbour.command("curl");
+            as_user(&mut curl, user).status().unwrap().success()
+        };
+        assert!(fetch_there("me:secret"), "{}", daemon.log());
+        for guess in 0..15 {
+            assert!(!fetch_there(&format!("me:{guess}")));
+        }
+        assert!(!fetch_there("me:secret"), "{}", daemon.log());
+        let here = as_user(&mut Command::new("curl"), "me:secret").status();
+        assert!(here.unwrap().success(), "{}", daemon.log());
+        daemon.end();
+    });
+}
+
+fn as_user<'a>(curl: &'a mut Command, user: &str) -> &'a mut Command {
+    curl.args(["--silent", "--fail", "--max-time", "30", "--noproxy", ""]);
+    curl.args(["--proxy", "socks5h://10.1.0.2:1080", "--proxy-user", user]);
+    curl.args(["--output", "/dev/null", "http://10.99.0.1/5"])
+}
+
+#[test]
 fn a_port_for_other_machines_opens_with_a_password_or_leave_to_have_none() {
     let place = Place::new();
     let up = |more: &[&str]| {

@@ -1,6 +1,6 @@
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use super::config::ProxyConfig;
+use super::guesses::Guesses;
 use super::intake::Fault;
 use super::stats::ProxyCounters;
 use crate::connection::{Asker, Origin, nobody};
@@ -24,7 +25,9 @@ pub(crate) struct Context<D> {
     pub(super) counters: Arc<ProxyCounters>,
     pub(super) config: ProxyConfig,
     pub(super) asker: Asker,
-    is_elsewhere: bool,
+    /// The program's address, where it runs on another machine.
+    elsewhere: Option<IpAddr>,
+    guesses: Arc<Mutex<Guesses>>,
 }
 
 impl<D> Context<D> {
@@ -35,7 +38,8 @@ impl<D> Context<D> {
             counters: Arc::default(),
             config,
             asker: nobody(),
-            is_elsewhere: false,
+            elsewhere: None,
+            guesses: Arc::default(),
         }
     }
 
@@ -51,16 +55,39 @@ impl<D> Context<D> {
             counters: Arc::clone(&self.counters),
             config: self.config.clone(),
             asker,
-            is_elsewhere: false,
+            elsewhere: None,
+            guesses: Arc::clone(&self.guesses),
         }
     }
 
-    /// Says whether the program runs on another machine.
-    pub(super) fn elsewhere(self, is_elsewhere: bool) -> Self {
+    /// Says between which ends the connection is.
+    pub(super) fn between(self, ends: Ends) -> Self {
         Self {
-            is_elsewhere,
+            elsewhere: ends.is_from_elsewhere().then(|| ends.peer.ip()),
             ..self
         }
+    }
+
+    /// Tells whether what the program has said is the right password: `check` says so. One on
+    /// another machine that has said too many wrong ones has to wait before any is right.
+    ///
+    /// Programs on this machine may guess as fast as they like: what the password protects is
+    /// theirs already, and a program with an old one would shut others out.
+    pub(super) fn admits(&self, check: impl FnOnce() -> bool) -> bool {
+        let Some(asker) = self.elsewhere else {
+            return check();
+        };
+        let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if !guesses.admits(now, asker) {
+            debug!(%asker, "too many wrong passwords: no other is looked at for ten seconds");
+            return false;
+        }
+        let is_right = check();
+        if !is_right {
+            guesses.on_wrong(now, asker);
+        }
+        is_right
     }
 
     /// Returns the program that made the connection, as far as it is known.
@@ -74,7 +101,7 @@ impl<D> Context<D> {
             DialError::TimedOut
         })?;
         Ok(Origin {
-            is_elsewhere: self.is_elsewhere,
+            is_elsewhere: self.elsewhere.is_some(),
             ..origin
         })
     }

@@ -114,7 +114,8 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
             return Ok(());
         };
         let said = head.proxy_authorization();
-        if said.is_some_and(|said| credentials.admits_basic(said)) {
+        let is_right = |said| self.context.admits(|| credentials.admits_basic(said));
+        if said.is_some_and(is_right) {
             return Ok(());
         }
         let text = "this proxy asks for a user name and a password";

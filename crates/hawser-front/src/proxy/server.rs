@@ -108,7 +108,7 @@ impl<D: Dialer> ProxyServer<D> {
             async move {
                 if let Ok(own) = own {
                     let ends = Ends { own, peer };
-                    let context = context.elsewhere(ends.is_from_elsewhere());
+                    let context = context.between(ends);
                     serve(client, ends, &context).await;
                 }
             }

@@ -82,7 +82,8 @@ async fn greet<C: ByteStream, D>(
         return Ok(());
     };
     let login = intake.read_message(client, |bytes| socks5::parse_login(bytes, credentials));
-    if in_time(deadline, login).await? {
+    let is_right = in_time(deadline, login).await?;
+    if context.admits(|| is_right) {
         return answer(client, &socks5::login_reply(true)).await;
     }
     answer_last(client, &socks5::login_reply(false)).await;
