@@ -62,20 +62,25 @@ impl Totals {
         )
     }
 
-    /// Divides a time among targets: by the time that each needs to reach its goal, and what is
-    /// left evenly. Each gets a little.
+    /// Divides a time among targets. Those that reach their goal soonest come first and get what
+    /// they need, while there is time; what is left at the end is divided evenly. Each gets a
+    /// little.
     pub(super) fn shares(&self, targets: &[String], time: Duration) -> Vec<(String, Duration)> {
-        let needs = targets.iter().map(|target| {
-            let total = self.targets.get(target);
-            total.map_or(UNKNOWN_NEED, Run::needs)
+        let need = |target: &String| self.targets.get(target).map_or(UNKNOWN_NEED, Run::needs);
+        let mut needs: Vec<_> = targets.iter().map(|it| (need(it), it.clone())).collect();
+        needs.sort();
+        let all: u64 = needs.iter().map(|(need, _)| need).sum();
+        let mut left = time.as_secs();
+        let more = left.saturating_sub(all) / targets.len().max(1) as u64;
+        let shares = needs.into_iter().map(|(need, target)| {
+            let share = need.min(left);
+            left -= share;
+            (
+                target,
+                Duration::from_secs((share + more).max(LEAST_SECONDS)),
+            )
         });
-        let needs: Vec<u64> = needs.collect();
-        let (all, time) = (needs.iter().sum::<u64>().max(1), time.as_secs());
-        let left = time.saturating_sub(all) / targets.len().max(1) as u64;
-        let share = |need: &u64| need * time.min(all) / all + left;
-        let shares = needs.iter().map(|need| share(need).max(LEAST_SECONDS));
-        let shares = shares.map(Duration::from_secs);
-        targets.iter().cloned().zip(shares).collect()
+        shares.collect()
     }
 }
 
@@ -136,17 +141,24 @@ mod tests {
     }
 
     #[test]
-    fn a_target_far_from_its_goal_gets_more_time() {
+    fn what_reaches_its_goal_soonest_comes_first() {
         let mut totals = Totals::default();
         // Needs 900 s, 1 s and nothing.
         totals.add("slow", run(100_000, 100));
         totals.add("quick", run(99_900_000, 999));
         totals.add("done", run(200_000_000, 100));
-        let names = ["done", "quick", "slow"].map(str::to_owned);
-        let shares = totals.shares(&names, Duration::from_secs(300));
-        let seconds: Vec<_> = shares.iter().map(|(_, time)| time.as_secs()).collect();
-        assert_eq!(seconds, [5, 5, 299]);
-        let shares = totals.shares(&names, Duration::from_secs(1201));
-        assert!(shares.iter().all(|(_, time)| time.as_secs() >= 100));
+        let names = ["slow", "done", "quick"].map(str::to_owned);
+        let shares = |seconds: u64| {
+            let shares = totals.shares(&names, Duration::from_secs(seconds));
+            let shares = shares.into_iter();
+            let shares: Vec<_> = shares.map(|(name, time)| (name, time.as_secs())).collect();
+            shares
+        };
+        let expected = [("done", 5), ("quick", 5), ("slow", 299)];
+        assert_eq!(
+            shares(300),
+            expected.map(|(name, time)| (name.to_owned(), time))
+        );
+        assert!(shares(1201).iter().all(|(_, time)| *time >= 100));
     }
 }
