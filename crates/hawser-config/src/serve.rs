@@ -21,6 +21,9 @@ pub struct ServeConfig {
     pub limits: ServeLimits,
     /// `udp`: allows data over UDP, at the port of `listen`. Default yes.
     pub udp: bool,
+    /// `client-schedulers`: a client's user may choose the policy for what the gateway sends to
+    /// that client. Default yes.
+    pub client_schedulers: bool,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -50,6 +53,7 @@ impl Default for ServeConfig {
             allow_destination: Vec::new(),
             limits: ServeLimits::default(),
             udp: true,
+            client_schedulers: true,
             web: None,
         }
     }
@@ -78,6 +82,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
             "allow-destination",
             "limits",
             "udp",
+            "client-schedulers",
             "web",
         ])?;
         let mut config = Self::default();
@@ -99,6 +104,9 @@ impl TryFrom<Section<'_>> for ServeConfig {
         config.limits = section.section_or_default("limits")?;
         if let Some(field) = section.field("udp") {
             config.udp = field.boolean()?;
+        }
+        if let Some(field) = section.field("client-schedulers") {
+            config.client_schedulers = field.boolean()?;
         }
         config.web = read_web(&section)?;
         Ok(config)

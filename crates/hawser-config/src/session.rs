@@ -75,6 +75,7 @@ impl SessionConfig {
     pub fn for_session(&self, max_streams: u32) -> hawser_session::SessionConfig {
         hawser_session::SessionConfig {
             scheduler: self.scheduler,
+            follows_scheduler: true,
             channels_per_link: self.channels_per_link,
             chunk_size: self.chunk_size,
             receive_memory: self.receive_memory,

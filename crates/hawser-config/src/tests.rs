@@ -35,6 +35,7 @@ fn every_key_reaches_its_place() {
         allow-destination = ["192.168.7.0/24", "fd00::/8"]
         limits = { sessions = 1, sessions-per-client = 2, streams-per-session = 3, memory = "16MiB", half-open-handshakes = 5, connects-per-second = 0x6 }
         udp = false
+        client-schedulers = false
         web = "[::1]:7481"
         [up]
         listen = "[::1]:0"
@@ -89,7 +90,7 @@ fn every_key_reaches_its_place() {
         connects_per_second: 6,
     };
     assert_eq!(config.serve.limits, limits);
-    assert!(!config.serve.udp);
+    assert!(!config.serve.udp && !config.serve.client_schedulers);
     assert_eq!(config.up.listen.to_string(), "[::1]:0");
     assert_eq!(config.up.links, ["eth0", "wwan0"]);
     assert_eq!(

@@ -20,6 +20,10 @@ pub struct SessionStatus {
     pub state: SessionState,
     /// The policy that chooses links.
     pub scheduler: String,
+    /// True if the gateway places what it sends by that policy too, unless it is `auto`, and false
+    /// if the gateway's own policy holds. Unknown at a gateway, and until the gateway has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_follows_scheduler: Option<bool>,
     /// Time since it began.
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
     pub age: Duration,

@@ -90,6 +90,7 @@ impl Session {
             accepts_plain: false,
             takes_datagrams: true,
             ends_halves: true,
+            follows_scheduler: false,
             link: 0,
         };
         self.say(&[Command::Hello(hello)]).await

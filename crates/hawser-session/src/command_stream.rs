@@ -29,6 +29,7 @@ struct PeerHello {
     accepts_plain: bool,
     takes_datagrams: bool,
     ends_halves: bool,
+    follows_scheduler: bool,
 }
 
 impl CommandStream {
@@ -83,6 +84,7 @@ impl CommandStream {
             accepts_plain: hello.accepts_plain,
             takes_datagrams: hello.takes_datagrams,
             ends_halves: hello.ends_halves,
+            follows_scheduler: hello.follows_scheduler,
         };
         match self.peer.replace(peer) {
             Some(_) => Err(Misbehaviour::Repeated),
@@ -108,6 +110,11 @@ impl CommandStream {
     /// True if the peer knows directions of streams that end early; `None` until it has said so.
     pub(crate) fn peer_ends_halves(&self) -> Option<bool> {
         self.peer.map(|peer| peer.ends_halves)
+    }
+
+    /// True if the peer places chunks as this side's user wants; `None` until it has said so.
+    pub(crate) fn peer_follows_scheduler(&self) -> Option<bool> {
+        self.peer.map(|peer| peer.follows_scheduler)
     }
 
     /// Takes the peer for one of an older version.

@@ -10,6 +10,8 @@ use hawser_types::ByteCount;
 pub struct SessionConfig {
     /// The policy that places bulk chunks.
     pub scheduler: ChunkPolicy,
+    /// For gateways: a client's user may choose the policy for what the gateway sends to it.
+    pub follows_scheduler: bool,
     /// Number of bulk channels of a link; the client decides.
     pub channels_per_link: Spread,
     /// Size of chunks.
@@ -87,6 +89,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             scheduler: ChunkPolicy::default(),
+            follows_scheduler: true,
             channels_per_link: Spread::default(),
             chunk_size: ChunkSize::default(),
             receive_memory: DEFAULT_RECEIVE_MEMORY,

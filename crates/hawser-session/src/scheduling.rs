@@ -21,6 +21,8 @@ use crate::transports::carries;
 #[derive(Debug)]
 pub(crate) struct Scheduling {
     bulk: Box<dyn ChunkScheduler>,
+    /// The policy for bulk at the last [`Scheduling::take_news`].
+    told: ChunkPolicy,
     express: Box<dyn ChunkScheduler>,
     /// Views of the channels that chunks may go to now.
     views: Vec<PathView>,
@@ -36,6 +38,7 @@ impl Scheduling {
     pub(crate) fn new(policy: ChunkPolicy, chunk_size: ChunkSize) -> Self {
         Self {
             bulk: policy.scheduler(),
+            told: ChunkPolicy::default(),
             express: express_scheduler(),
             views: Vec::new(),
             links: LinksFacts::default(),
@@ -57,6 +60,13 @@ impl Scheduling {
             self.bulk = policy.scheduler();
         }
         is_new
+    }
+
+    /// True if the policy is another one than at the last call; before the first one it was the
+    /// default.
+    pub(crate) fn take_news(&mut self) -> bool {
+        let policy = self.policy();
+        std::mem::replace(&mut self.told, policy) != policy
     }
 
     /// Asks the policy for chunks of a kind, over the views.

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::governor::Standing;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, TransportChoice};
@@ -11,6 +12,11 @@ use crate::transport::{Transport, TransportReason};
 pub struct SessionSnapshot {
     /// Its channels, by number; an association stands there once for each of its paths.
     pub channels: Vec<ChannelSnapshot>,
+    /// The policy that places what this side sends.
+    pub scheduler: ChunkPolicy,
+    /// True if the far end places what it sends as this client's user wants; `None` for a gateway,
+    /// and until the far end has said so.
+    pub peer_follows_scheduler: Option<bool>,
     /// Transport that chunks go over.
     pub transport: TransportSnapshot,
     /// The links below them, by number.

@@ -72,6 +72,13 @@ pub enum Command {
     /// ones. At most [`MAX_LINK_RULES`](crate::MAX_LINK_RULES); a link that is not listed has no
     /// restrictions.
     LinkRules(Vec<LinkRulesEntry>),
+    /// The client's user wants bulk chunks of the gateway to be placed by this policy. Only to a
+    /// gateway that has said [`Hello::follows_scheduler`].
+    Scheduler {
+        /// The policy's number, 0 for the gateway's own. One that the gateway does not know is
+        /// ignored.
+        policy: u32,
+    },
     /// The gateway accepts associations at this UDP port of its addresses.
     DatagramPort {
         /// The port, not 0.
@@ -97,6 +104,8 @@ pub struct Hello {
     pub takes_datagrams: bool,
     /// The sender understands [`Command::Stop`] and [`Command::ResetSending`].
     pub ends_halves: bool,
+    /// The sender places chunks by the policy of [`Command::Scheduler`]. False from a client.
+    pub follows_scheduler: bool,
     /// The sender's number for the link of the channel that began the session; it only tells paths
     /// apart. 0 from a gateway.
     pub link: u32,
@@ -187,6 +196,10 @@ impl Command {
                 list.for_each(|entry| entry.encode(value));
                 LINK_RULES
             }
+            Self::Scheduler { policy } => {
+                put_varint(value, u64::from(*policy));
+                SCHEDULER
+            }
             Self::DatagramPort { port } => {
                 put_varint(value, u64::from(*port));
                 DATAGRAM_PORT
@@ -212,6 +225,7 @@ impl Command {
                     accepts_plain: flags & FLAG_PLAIN != 0,
                     takes_datagrams: flags & FLAG_DATAGRAMS != 0,
                     ends_halves: flags & FLAG_HALVES != 0,
+                    follows_scheduler: flags & FLAG_SCHEDULER != 0,
                     link,
                 })
             }
@@ -242,6 +256,9 @@ impl Command {
             ENROL => Self::Enrol(take_enrolment(input)?),
             ENROLLED => Self::Enrolled,
             LINK_RULES => Self::LinkRules(take_link_rules(input)?),
+            SCHEDULER => Self::Scheduler {
+                policy: take_varint_u32(input, "scheduler")?,
+            },
             DATAGRAM_PORT => Self::DatagramPort {
                 port: take_port(input)?,
             },
@@ -267,7 +284,8 @@ impl Hello {
         let plain = u64::from(self.accepts_plain) * FLAG_PLAIN;
         let datagrams = u64::from(self.takes_datagrams) * FLAG_DATAGRAMS;
         let halves = u64::from(self.ends_halves) * FLAG_HALVES;
-        put_varint(value, plain | datagrams | halves);
+        let scheduler = u64::from(self.follows_scheduler) * FLAG_SCHEDULER;
+        put_varint(value, plain | datagrams | halves | scheduler);
         put_varint(value, u64::from(self.link));
     }
 }
@@ -430,10 +448,12 @@ const ASSOCIATE: u8 = 0x0a;
 const STOP: u8 = 0x0b;
 const RESET_SENDING: u8 = 0x0c;
 const CLOSE_REASON: u8 = 0x0d;
+const SCHEDULER: u8 = 0x0e;
 
 const FLAG_PLAIN: u64 = 0x01;
 const FLAG_DATAGRAMS: u64 = 0x02;
 const FLAG_HALVES: u64 = 0x04;
+const FLAG_SCHEDULER: u64 = 0x08;
 
 const MAX_GRANT_ADDRESSES: usize = 16;
 const MAX_ENROLMENT_NAME: usize = 64;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use hawser_control::{ErrorReason, PolicyStatus, Request, Response, Scheduled, render_policy};
+use hawser_control::{
+    ErrorReason, PolicyStatus, Request, Response, Scheduled, SessionStatus, printable,
+    render_policy,
+};
 
 use crate::args::{PolicyAction, PolicyArgs, PolicySetArgs};
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
@@ -16,6 +19,9 @@ pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> 
         for asked in requests(args) {
             conversation.change(&asked).await?;
         }
+        if args.scheduler.is_some() {
+            say_who_keeps_to_its_own(&mut conversation).await?;
+        }
         return Ok(());
     }
     let policy = ask(&mut conversation).await?;
@@ -23,6 +29,25 @@ pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> 
         true => show_json(&policy),
         false => show(&render_policy(&policy, width())),
     }
+}
+
+/// Names the gateways and peers that go on sending by their own policy.
+async fn say_who_keeps_to_its_own(conversation: &mut Conversation) -> anyhow::Result<()> {
+    let request = Request::Status {
+        sessions: None,
+        streams: Some(0),
+    };
+    let Response::Status(status) = conversation.ask(&request).await? else {
+        bail!(OTHER_ANSWER);
+    };
+    let keeps = |session: &&SessionStatus| session.peer_follows_scheduler == Some(false);
+    for session in status.sessions.iter().filter(keeps) {
+        eprintln!(
+            "hawser: {} does not take this over: what it sends goes by its own policy",
+            printable(&session.peer)
+        );
+    }
+    Ok(())
 }
 
 /// Returns how the daemon chooses links.

@@ -202,6 +202,8 @@ pub(super) mod tests {
                 transport: Default::default(),
                 links: Vec::new(),
                 streams: streams.iter().map(stream).collect(),
+                scheduler: Default::default(),
+                peer_follows_scheduler: None,
                 stream_count: streams.len(),
                 counters: hawser_session::Counters::default(),
                 unsent: ByteCount::ZERO,

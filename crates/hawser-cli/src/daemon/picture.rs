@@ -34,6 +34,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     status.down = status.paths.iter().map(|path| path.down).sum();
     if let Some(session) = &view.session {
         status.transport = transport(session, &view);
+        status.peer_follows_scheduler = session.peer_follows_scheduler;
         let mut all = account.map(|a| a.gone(channels)).unwrap_or_default();
         channels.iter().for_each(|channel| all.add(moved(channel)));
         let twice = session.counters.bytes_again + session.counters.bytes_duplicated;

@@ -242,8 +242,20 @@ impl Scene {
 
 /// A gateway in the neighbour; its invite is in the place.
 pub(crate) fn gateway(place: &Place, neighbour: &Neighbour) -> Daemon {
+    configured_gateway(place, neighbour, None)
+}
+
+/// The same with this file of the place as its configuration.
+pub(crate) fn configured_gateway(
+    place: &Place,
+    neighbour: &Neighbour,
+    config: Option<&str>,
+) -> Daemon {
     let invite = place.path("invite");
     let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
+    if let Some(config) = config {
+        serve.arg("--config").arg(place.path(config));
+    }
     serve.arg("--state").arg(place.path("gateway"));
     serve.args(["serve", "--listen", "10.99.0.1:7443"]);
     serve.args(["--allow-destination", "10.99.0.0/16"]);

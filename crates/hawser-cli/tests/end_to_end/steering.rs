@@ -11,7 +11,7 @@ use std::time::Duration;
 use hawser_skip::namespace::{Neighbour, in_namespace};
 use serde_json::Value;
 
-use super::choice::gateway;
+use super::choice::configured_gateway;
 use super::connections::{connect_many, run, serve_echo, two_links};
 use super::origin::page;
 use super::program::{Daemon, Ended, Place, until};
@@ -27,6 +27,8 @@ fn schedulers_and_links_change_under_a_transfer_that_loses_no_byte() {
             scene.set(&["policy", "set", "--scheduler", scheduler]);
             assert_eq!(scene.session()["scheduler"], scheduler);
             assert_eq!(scene.policy()["sessions"], scheduler);
+            let far_end = || scene.far_session()["scheduler"] == scheduler;
+            until("the gateway does so too", far_end, || up.log());
             transfer.until_it_has_moved(&up);
             if scheduler == "redundant" {
                 let twice = || scene.session()["counters"]["bytes-duplicated"].as_u64();
@@ -34,6 +36,7 @@ fn schedulers_and_links_change_under_a_transfer_that_loses_no_byte() {
                 until("chunks go twice", || twice() > before, || up.log());
             }
         }
+        assert_eq!(scene.session()["peer_follows_scheduler"], true);
         for (gone, left) in [("dsl", "lte"), ("lte", "dsl")] {
             scene.set(&["link", gone, "--use", "never"]);
             let is_empty = || scene.paths() == [left];
@@ -56,6 +59,29 @@ fn schedulers_and_links_change_under_a_transfer_that_loses_no_byte() {
         assert_eq!(lte["allowed"]["allowance_bytes"], 900_000_000_000_u64);
         up.end();
     });
+}
+
+#[test]
+fn a_gateway_that_keeps_to_its_scheduler_is_named() {
+    in_namespace(
+        "steering::a_gateway_that_keeps_to_its_scheduler_is_named",
+        || {
+            let (place, neighbour) = (Place::new(), two_links());
+            std::fs::write(
+                place.path("gateway.toml"),
+                "[serve]\nclient-schedulers = false\n",
+            )
+            .unwrap();
+            let scene = Scene::with(place, neighbour, Some("gateway.toml"));
+            let up = scene.up();
+            let ended = said(&scene.place, &["policy", "set", "--scheduler", "redundant"]);
+            assert!(ended.err.contains("does not take this over"), "{ended:?}");
+            assert_eq!(scene.session()["scheduler"], "redundant");
+            assert_eq!(scene.session()["peer_follows_scheduler"], false);
+            assert_eq!(scene.far_session()["scheduler"], "auto");
+            up.end();
+        },
+    );
 }
 
 #[test]
@@ -241,9 +267,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let (place, neighbour) = (Place::new(), two_links());
+        Self::with(Place::new(), two_links(), None)
+    }
+
+    fn with(place: Place, neighbour: Neighbour, config: Option<&str>) -> Self {
         serve_echo(&neighbour);
-        let gateway = gateway(&place, &neighbour);
+        let gateway = configured_gateway(&place, &neighbour, config);
         Self {
             place,
             _neighbour: neighbour,
@@ -272,6 +301,11 @@ impl Scene {
 
     fn session(&self) -> Value {
         self.place.status("client").unwrap()["sessions"][0].clone()
+    }
+
+    /// The same session, as the gateway has it.
+    fn far_session(&self) -> Value {
+        self.place.status("gateway").unwrap()["sessions"][0].clone()
     }
 
     /// The links that have channels.

@@ -126,6 +126,19 @@ fn month(allowed: &LinkAllowed) -> String {
     text
 }
 
+/// Nobody has chosen a policy.
+const AUTO: &str = "auto";
+
+/// The policy, and for which direction it holds where somebody has chosen one.
+fn scheduler(session: &SessionStatus) -> String {
+    let policy = &session.scheduler;
+    match session.peer_follows_scheduler {
+        Some(true) if policy != AUTO => format!("{policy} both ways"),
+        Some(false) if policy != AUTO => format!("{policy} for what is sent"),
+        _ => policy.clone(),
+    }
+}
+
 fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
     let title = format!(
         "SESSION {} with {}: {} for {}, {}",
@@ -133,7 +146,7 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
         session.peer,
         session.state,
         span(session.age),
-        session.scheduler
+        scheduler(session)
     );
     let moved = format!(
         "  up {}, down {}; sent {}, received {}",
@@ -491,6 +504,23 @@ COUNTED
             (u64::MAX, "18.4 EB"),
         ] {
             assert_eq!(size(ByteCount::new(bytes)), shown);
+        }
+    }
+
+    #[test]
+    fn a_chosen_scheduler_says_for_which_direction_it_holds() {
+        let session = |policy: &str, follows| SessionStatus {
+            scheduler: policy.to_owned(),
+            peer_follows_scheduler: follows,
+            ..SessionStatus::default()
+        };
+        for (policy, follows, expected) in [
+            ("auto", Some(true), "auto"),
+            ("ecf", None, "ecf"),
+            ("ecf", Some(true), "ecf both ways"),
+            ("ecf", Some(false), "ecf for what is sent"),
+        ] {
+            assert_eq!(scheduler(&session(policy, follows)), expected);
         }
     }
 }

@@ -136,6 +136,7 @@ fn hello() -> Command {
         accepts_plain: true,
         takes_datagrams: false,
         ends_halves: false,
+        follows_scheduler: false,
         link: 3,
     })
 }

@@ -7,8 +7,8 @@ use super::shared::{Shared, State};
 use crate::driver::Driver;
 
 impl Client {
-    /// Places bulk chunks by `policy` from now on, in the session that runs and in later ones. What
-    /// the gateway sends it places as it was told itself.
+    /// Places bulk chunks by `policy` from now on, in the session that runs and in later ones. The
+    /// gateway does so for what it sends, if it follows its clients.
     pub fn set_scheduler(&self, policy: ChunkPolicy) {
         self.shared.scheduler.send_replace(policy);
         if let State::Running(driver) = &*self.shared.current.borrow() {

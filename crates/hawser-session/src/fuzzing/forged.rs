@@ -128,12 +128,16 @@ fn put_commands(script: &mut Script<'_>, at: &mut CommandPosition, body: &mut By
 
 fn command(kind: u8, script: &mut Script<'_>) -> Command {
     let (stream, code) = (StreamId::new(script.number()), u32::from(script.byte()));
+    if kind >= SCHEDULERS {
+        return Command::Scheduler { policy: code % 12 };
+    }
     match kind % 13 {
         0 => Command::Hello(Hello {
             max_streams: script.number(),
             accepts_plain: code & 1 == 1,
             takes_datagrams: code & 2 != 0,
             ends_halves: code & 4 != 0,
+            follows_scheduler: code & 8 != 0,
             link: u32::from(script.byte()),
         }),
         1 => Command::Grant(Grant {
@@ -174,6 +178,9 @@ fn command(kind: u8, script: &mut Script<'_>) -> Command {
         },
     }
 }
+
+/// The kinds from here on were others once: inputs that were found then go on meaning the same.
+const SCHEDULERS: u8 = 250;
 
 fn channel(script: &mut Script<'_>) -> ChannelId {
     ChannelId::new(script.number() as u32)

@@ -112,6 +112,7 @@ impl Session {
             accepts_plain: self.config.plain,
             takes_datagrams: true,
             ends_halves: true,
+            follows_scheduler: self.follows_scheduler(),
             link,
         });
     }
@@ -171,6 +172,9 @@ impl Session {
             Command::LinkRules(list) if self.side == Side::Gateway => {
                 self.on_link_rules(now, &list);
             }
+            Command::Scheduler { policy } if self.side == Side::Gateway => {
+                self.on_scheduler(now, policy);
+            }
             Command::DatagramPort { port } if self.side == Side::Client => {
                 self.events.push(Event::DatagramPort(port));
             }
@@ -181,6 +185,7 @@ impl Session {
             | Command::Enrol(_)
             | Command::Enrolled
             | Command::LinkRules(_)
+            | Command::Scheduler { .. }
             | Command::DatagramPort { .. }
             | Command::Associate { .. } => {
                 return Err(PeerFault::Misbehaved(Misbehaviour::WrongSide));
@@ -195,6 +200,7 @@ impl Session {
         let taken = self.commands.on_hello(hello);
         taken.map_err(PeerFault::Misbehaved)?;
         self.streams.set_allowed_by_peer(hello.max_streams);
+        self.tell_scheduler();
         self.tell_ended_before_hello(now);
         if self.side == Side::Gateway
             && let Some(first) = self.channels.get_mut(ChannelId::new(0))

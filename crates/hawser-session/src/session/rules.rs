@@ -39,12 +39,54 @@ impl Session {
         self.schedule(now);
     }
 
-    /// Places bulk chunks by another policy from now on, those that wait already among them.
+    /// Places bulk chunks by another policy from now on, those that wait already among them. A
+    /// client's gateway is told, for what it sends.
     pub fn set_scheduler(&mut self, now: Instant, policy: ChunkPolicy) {
         if self.scheduling.set_policy(policy) {
             self.recorder.note(now, Note::Policy(policy));
+            self.tell_scheduler();
             // The one before may have waited for something that this one does not wait for.
             self.schedule(now);
+        }
+    }
+
+    /// True if the gateway places what it sends as this client's user wants; `None` for a gateway,
+    /// and until the peer has said so.
+    pub fn peer_follows_scheduler(&self) -> Option<bool> {
+        let follows = self.commands.peer_follows_scheduler();
+        follows.filter(|_| self.side == Side::Client)
+    }
+
+    /// True if this side places what it sends as the peer's user wants.
+    pub(super) fn follows_scheduler(&self) -> bool {
+        self.side == Side::Gateway && self.config.follows_scheduler
+    }
+
+    /// Tells a gateway that wants to hear it which policy this client's user wants, unless it is
+    /// what the gateway supposes.
+    pub(super) fn tell_scheduler(&mut self) {
+        if self.peer_follows_scheduler() != Some(true) {
+            return;
+        }
+        if self.scheduling.take_news() {
+            let policy = number(self.scheduler());
+            self.command(&Command::Scheduler { policy });
+        }
+    }
+
+    /// Takes the policy that the client's user wants for this side's direction.
+    pub(super) fn on_scheduler(&mut self, now: Instant, wanted: u32) {
+        if !self.follows_scheduler() {
+            return;
+        }
+        let own = self.config.scheduler;
+        match wanted {
+            NO_WISH => self.set_scheduler(now, own),
+            number => {
+                if let Some(policy) = with_number(number) {
+                    self.set_scheduler(now, policy);
+                }
+            }
         }
     }
 
@@ -79,3 +121,26 @@ impl Session {
         self.streams.any_waiting(role) || self.unacknowledged.has_again(role)
     }
 }
+
+/// The number of a policy on the wire. `auto`, which is everyone's default, leaves it to the peer.
+const fn number(policy: ChunkPolicy) -> u32 {
+    match policy {
+        ChunkPolicy::Backlog => 1,
+        ChunkPolicy::RoundRobin => 2,
+        ChunkPolicy::WeightedRoundRobin => 3,
+        ChunkPolicy::LeastRtt => 4,
+        ChunkPolicy::LoadIndex => 5,
+        ChunkPolicy::Ecf => 6,
+        ChunkPolicy::Blest => 7,
+        ChunkPolicy::Redundant => 8,
+        _ => NO_WISH,
+    }
+}
+
+fn with_number(wanted: u32) -> Option<ChunkPolicy> {
+    let mut all = ChunkPolicy::ALL.into_iter();
+    all.find(|policy| number(*policy) == wanted)
+}
+
+/// The peer's own policy holds.
+const NO_WISH: u32 = 0;

@@ -25,6 +25,8 @@ impl Session {
         streams.reverse();
         SessionSnapshot {
             channels: self.channel_snapshots(),
+            scheduler: self.scheduler(),
+            peer_follows_scheduler: self.peer_follows_scheduler(),
             transport: self.transports.snapshot(now, &self.channels),
             links: self.links.snapshots(&self.channels),
             streams,

@@ -10,6 +10,7 @@ fn examples() -> Vec<Command> {
             accepts_plain: true,
             takes_datagrams: false,
             ends_halves: true,
+            follows_scheduler: false,
             link: 7,
         }),
         Command::Grant(Grant {
@@ -58,6 +59,7 @@ fn examples() -> Vec<Command> {
             channel: ChannelId::new(5),
             transport: TransportChoice::Auto,
         },
+        Command::Scheduler { policy: 300 },
     ]
 }
 
@@ -100,6 +102,7 @@ fn a_hello_with_fields_of_a_later_version_is_understood() {
         accepts_plain: false,
         takes_datagrams: true,
         ends_halves: true,
+        follows_scheduler: true,
         link: 3,
     };
     assert_eq!(decoder.next_command(), Ok(Some(Command::Hello(hello))));
@@ -120,6 +123,17 @@ fn what_is_said_of_associations_has_these_golden_bytes() {
     decoder.push(&bytes);
     assert_eq!(decoder.next_command(), Ok(Some(port)));
     assert_eq!(decoder.next_command(), Ok(Some(associate)));
+}
+
+#[test]
+fn the_wish_for_a_scheduler_has_these_golden_bytes() {
+    let mut bytes = BytesMut::new();
+    let wish = Command::Scheduler { policy: 8 };
+    wish.encode(&mut bytes);
+    assert_eq!(bytes, &b"\x0e\x01\x08"[..]);
+    let mut decoder = CommandDecoder::default();
+    decoder.push(&bytes);
+    assert_eq!(decoder.next_command(), Ok(Some(wish)));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use hawser_net::invite::{Invite, MAX_ADDRESSES, read_reference};
 use hawser_net::links::{Link, list_links};
 use hawser_net::store::{GatewayStore, StateDir};
 use hawser_net::unix_time::UnixTime;
+use hawser_session::SessionConfig;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
@@ -72,10 +73,13 @@ impl Door {
         };
         let gateway = GatewayConfig {
             identity,
-            session: setup
-                .config
-                .session
-                .for_session(config.limits.streams_per_session),
+            session: SessionConfig {
+                follows_scheduler: config.client_schedulers,
+                ..setup
+                    .config
+                    .session
+                    .for_session(config.limits.streams_per_session)
+            },
             limits: limits(config),
             congestion: setup.config.session.congestion.name(),
         };

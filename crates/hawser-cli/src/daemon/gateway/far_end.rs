@@ -135,7 +135,7 @@ impl Subject for GatewaySubject {
                     id: session.id.to_string(),
                     peer: session.peer.to_string(),
                     paths,
-                    scheduler: self.names.scheduler,
+                    scheduler: session.session.scheduler.name(),
                     congestion: self.names.congestion.clone(),
                     addresses: session.addresses,
                     transport_problem: None,

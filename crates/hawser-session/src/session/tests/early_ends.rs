@@ -134,6 +134,7 @@ fn hello(ends_halves: bool) -> Command {
         accepts_plain: false,
         takes_datagrams: false,
         ends_halves,
+        follows_scheduler: false,
         link: 1,
     })
 }

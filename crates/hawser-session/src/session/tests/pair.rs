@@ -53,8 +53,14 @@ pub(super) const fn link(number: u32, mbit: u64, delay: u64) -> Link {
 
 impl Pair {
     pub(super) fn new(config: SessionConfig) -> Self {
+        Self::with_configs([config.clone(), config])
+    }
+
+    /// A pair of a client and a gateway with these configurations.
+    pub(super) fn with_configs([client, gateway]: [SessionConfig; 2]) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
-        let sides = [Side::Client, Side::Gateway].map(|s| Session::new(now, s, config.clone()));
+        let sides = [(Side::Client, client), (Side::Gateway, gateway)]
+            .map(|(side, config)| Session::new(now, side, config));
         Self {
             now,
             sides,

@@ -19,6 +19,7 @@ pub(super) const HELLO: Command = Command::Hello(Hello {
     accepts_plain: false,
     takes_datagrams: false,
     ends_halves: false,
+    follows_scheduler: false,
     link: 1,
 });
 

@@ -105,6 +105,7 @@ impl World {
         Command::Hello(Hello {
             takes_datagrams: true,
             ends_halves: true,
+            follows_scheduler: false,
             max_streams: 10_000,
             ..hello
         })

@@ -75,3 +75,51 @@ fn what_is_in_flight_arrives_whole_whatever_the_policy_becomes() {
     }
     assert!(got == data);
 }
+
+/// A session that has begun, with these policies and this leave at the gateway.
+fn begun(client: ChunkPolicy, gateway: ChunkPolicy, follows: bool) -> Pair {
+    let mut pair = Pair::with_configs([client, gateway].map(|scheduler| SessionConfig {
+        scheduler,
+        follows_scheduler: follows,
+        ..SessionConfig::default()
+    }));
+    pair.add_channel(0, ChannelRole::Express, &link(1, 20, 20));
+    pair.run_for(200);
+    pair
+}
+
+#[test]
+fn a_gateway_sends_by_the_policy_that_the_clients_user_chose() {
+    use ChunkPolicy::{Auto, Blest, Ecf, Redundant};
+    let mut pair = begun(Redundant, Ecf, true);
+    let by = |pair: &Pair| pair.sides[GATEWAY].scheduler();
+    assert_eq!(by(&pair), Redundant, "told at the beginning");
+    assert_eq!(pair.sides[CLIENT].peer_follows_scheduler(), Some(true));
+    assert_eq!(pair.sides[GATEWAY].peer_follows_scheduler(), None);
+    for (chosen, expected) in [(Blest, Blest), (Auto, Ecf)] {
+        let now = pair.now;
+        pair.sides[CLIENT].set_scheduler(now, chosen);
+        pair.run_for(200);
+        assert_eq!(by(&pair), expected);
+    }
+    for (number, expected) in [
+        (1, ChunkPolicy::Backlog),
+        (9, ChunkPolicy::Backlog),
+        (0, Ecf),
+    ] {
+        let now = pair.now;
+        pair.sides[GATEWAY].on_scheduler(now, number);
+        assert_eq!(by(&pair), expected, "{number}");
+    }
+    let plain = begun(Auto, Ecf, true);
+    assert_eq!(by(&plain), Ecf, "nobody has chosen");
+}
+
+#[test]
+fn a_gateway_that_does_not_follow_says_so_and_keeps_its_policy() {
+    let mut pair = begun(ChunkPolicy::Redundant, ChunkPolicy::Ecf, false);
+    assert_eq!(pair.sides[CLIENT].peer_follows_scheduler(), Some(false));
+    let now = pair.now;
+    pair.sides[GATEWAY].on_scheduler(now, 8);
+    assert_eq!(pair.sides[GATEWAY].scheduler(), ChunkPolicy::Ecf);
+}

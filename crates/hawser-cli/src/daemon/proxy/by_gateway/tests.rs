@@ -50,6 +50,8 @@ fn snapshot(channels: Vec<ChannelSnapshot>, links: Vec<LinkSnapshot>) -> Session
         transport: Default::default(),
         links,
         streams: Vec::new(),
+        scheduler: Default::default(),
+        peer_follows_scheduler: None,
         stream_count: 0,
         counters: Default::default(),
         unsent: ByteCount::ZERO,
