@@ -146,6 +146,7 @@ impl Command {
         out.extend_from_slice(&value);
     }
 
+    // long: one arm for each command
     fn encode_value(&self, value: &mut BytesMut) -> u8 {
         match self {
             Self::Hello(hello) => {
@@ -211,6 +212,7 @@ impl Command {
         }
     }
 
+    // long: one arm for each command
     fn decode(kind: u8, mut value: Bytes) -> Result<Option<Self>, Malformed> {
         let input = &mut value;
         let command = match kind & !CRITICAL {
