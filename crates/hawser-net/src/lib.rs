@@ -10,6 +10,7 @@ pub mod host_port;
 pub mod identity;
 pub mod invite;
 pub mod links;
+pub mod names;
 pub mod session;
 pub mod store;
 pub mod stream;

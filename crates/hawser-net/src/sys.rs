@@ -1,8 +1,10 @@
 //! Every system call that no safe wrapper covers. All `unsafe` of this crate is in this file.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// The effective user id of this process.
@@ -117,6 +119,73 @@ pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(ready > 0)
 }
 
+/// Why the system's resolver has no addresses for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameError {
+    /// The name does not exist or has no addresses.
+    NoSuchName,
+    /// It could not find out.
+    Failed,
+}
+
+/// Asks the system's resolver for the addresses of `name`, as `getaddrinfo` sorts them. Blocks.
+///
+/// Unlike std's, this tells a name that does not exist from a resolver without an answer.
+pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, NameError> {
+    let name = CString::new(name).map_err(|_| NameError::NoSuchName)?;
+    // SAFETY: all of its fields are numbers or pointers, for which zero is valid.
+    let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
+    hints.ai_socktype = libc::SOCK_STREAM;
+    let mut list: *mut libc::addrinfo = std::ptr::null_mut();
+    // SAFETY: the name is a C string and the hints are valid; both live until the call returns,
+    // which sets `list` only where it succeeds.
+    let code = unsafe { libc::getaddrinfo(name.as_ptr(), std::ptr::null(), &hints, &raw mut list) };
+    match code {
+        0 => {}
+        libc::EAI_NONAME | EAI_NODATA => return Err(NameError::NoSuchName),
+        _ => return Err(NameError::Failed),
+    }
+    let mut addresses = Vec::new();
+    let mut entry = list;
+    // SAFETY: the entries of a list that `getaddrinfo` made are valid until it is freed.
+    while let Some(one) = unsafe { entry.as_ref() } {
+        let length = one.ai_addrlen as usize;
+        if let Some(address) = address_of(one.ai_addr, length)
+            && !addresses.contains(&address)
+            && addresses.len() < MAX_ADDRESSES
+        {
+            addresses.push(address);
+        }
+        entry = one.ai_next;
+    }
+    // SAFETY: `getaddrinfo` made the list, and nothing of it is used any more.
+    unsafe { libc::freeaddrinfo(list) };
+    Ok(addresses)
+}
+
+/// The address in a socket address of `length` bytes that `getaddrinfo` gave.
+fn address_of(address: *const libc::sockaddr, length: usize) -> Option<IpAddr> {
+    if address.is_null() || length < size_of::<libc::sockaddr>() {
+        return None;
+    }
+    // SAFETY: it is not null and has at least the size of a `sockaddr`; the pointer comes from
+    // `getaddrinfo`, which aligns it for every family.
+    let family = libc::c_int::from(unsafe { (*address).sa_family });
+    match family {
+        libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: family and length say that it is one.
+            let address = unsafe { &*address.cast::<libc::sockaddr_in>() };
+            Some(Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes()).into())
+        }
+        libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: family and length say that it is one.
+            let address = unsafe { &*address.cast::<libc::sockaddr_in6>() };
+            Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
 fn check(code: libc::c_int) -> io::Result<()> {
     if code == 0 {
         Ok(())
@@ -124,3 +193,8 @@ fn check(code: libc::c_int) -> io::Result<()> {
         Err(io::Error::last_os_error())
     }
 }
+
+/// glibc's answer for a name that exists without addresses; musl has no such answer.
+const EAI_NODATA: libc::c_int = -5;
+/// Addresses that are kept of one name.
+const MAX_ADDRESSES: usize = 16;

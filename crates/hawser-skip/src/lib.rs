@@ -1,7 +1,8 @@
-//! For tests only: reports of tests that cannot run on this machine, and network namespaces for
-//! tests that need their own interfaces.
+//! For tests only: reports of tests that cannot run on this machine, and network namespaces, with
+//! name servers in them, for tests that need their own interfaces.
 #![forbid(unsafe_code)]
 
+pub mod name_server;
 pub mod namespace;
 
 use std::fs::OpenOptions;

@@ -4,6 +4,7 @@ mod script;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::dns::DnsQuestion;
 use crate::sctp::{
     ChecksumRule, CommonHeader, PACKET_HEADER_LENGTH, Packet, PacketWriter, VerificationTag,
 };
@@ -41,6 +42,24 @@ pub fn fuzz_join(data: &[u8]) {
         if let Some((header, _)) = rest.split_first_chunk() {
             let _ = RecordHeader::decode(*header);
         }
+    }
+}
+
+/// A message of the domain name system as a question, and the same bytes as the answer to it.
+pub fn fuzz_dns(data: &[u8]) {
+    let mut message = data.to_vec();
+    let Some(flags) = message.get_mut(2) else {
+        return;
+    };
+    *flags &= 0x07;
+    let Ok(question) = DnsQuestion::decode(&message) else {
+        return;
+    };
+    message[2] |= 0x80;
+    match question.decode_answer(&message) {
+        Ok(Some(answer)) => assert!(answer.has_records || answer.addresses.is_empty()),
+        Ok(None) => panic!("an answer with the same question answers another one"),
+        Err(_) => {}
     }
 }
 

@@ -1,13 +1,14 @@
-//! Encoding and decoding of varints, records, frames, commands, the join prelude and SCTP; no
-//! state.
+//! Encoding and decoding of varints, records, frames, commands, the join prelude, SCTP and DNS,
+//! with no state.
 //!
-//! `docs/protocol.md` is the specification of all but SCTP; this crate is its only implementation
-//! here. Every decoder takes untrusted bytes: none panics, none allocates more than a few times the
-//! input's size.
+//! `docs/protocol.md` is the specification of all but SCTP and DNS; this crate is its only
+//! implementation here. Every decoder takes untrusted bytes: none panics, none allocates more than
+//! a few times the input's size.
 #![forbid(unsafe_code)]
 
 mod association;
 mod command;
+pub mod dns;
 mod error;
 mod frame;
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hawser_wire::fuzzing::{fuzz_commands, fuzz_frames, fuzz_join, fuzz_sctp};
+use hawser_wire::fuzzing::{fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp};
 
 fn replay(target: &str, entry: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -37,4 +37,9 @@ fn every_file_of_the_corpus_of_joins_is_read_without_a_panic() {
 #[test]
 fn every_file_of_the_corpus_of_sctp_is_read_without_a_panic() {
     replay("wire_sctp", fuzz_sctp);
+}
+
+#[test]
+fn every_file_of_the_corpus_of_dns_is_read_without_a_panic() {
+    replay("wire_dns", fuzz_dns);
 }

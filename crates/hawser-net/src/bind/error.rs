@@ -166,7 +166,7 @@ impl ConnectError {
         }
     }
 
-    pub(super) fn from_connect(link: Option<&Link>, remote: SocketAddr, error: io::Error) -> Self {
+    pub(crate) fn from_connect(link: Option<&Link>, remote: SocketAddr, error: io::Error) -> Self {
         let name = link.map(|link| link.name.clone());
         match (error.raw_os_error(), name) {
             (Some(libc::ENETUNREACH | libc::EHOSTUNREACH), _) => Self::no_route(link, remote),

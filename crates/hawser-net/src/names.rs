@@ -1,0 +1,231 @@
+//! Names to addresses, also while the link that the system's resolver asks over is dead.
+//!
+//! The system's resolver is asked first: it knows the hosts file, split horizons, a VPN's servers
+//! and encrypted ones. Where it does not answer at once, every link's own name servers are asked
+//! over that link, all at the same time, and the first good answer counts.
+
+mod cache;
+mod exchange;
+mod lookup_error;
+mod race;
+mod servers;
+mod system;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use hawser_types::{HostName, LinkIndex};
+use hawser_wire::dns::DnsQuestion;
+use tokio::time::{Instant, timeout};
+
+use crate::links::Link;
+use cache::Cache;
+pub use lookup_error::LookupError;
+use servers::{LinkServers, ServerFinder};
+use system::{System, SystemAnswer};
+
+/// Looks names up. Clones share what they remember.
+#[derive(Clone, Debug)]
+pub struct Names {
+    finder: Arc<ServerFinder>,
+    system: System,
+    memory: Arc<Mutex<Memory>>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    cache: Cache,
+    /// Until then the system's resolver gets no head start: it was silent just now.
+    silent_until: Option<Instant>,
+}
+
+/// One answer of [`Names::search`].
+#[derive(Debug)]
+pub struct Finding {
+    /// The link that was asked over; `None` for the system's resolver.
+    pub link: Option<LinkIndex>,
+    /// What was found.
+    pub result: Result<Vec<IpAddr>, LookupError>,
+}
+
+impl Names {
+    /// Looks for name servers where this machine's programs write them down.
+    pub fn new() -> Self {
+        Self::with_root(PathBuf::from("/"))
+    }
+
+    /// As [`Names::new`], with the files below `root` in place of the machine's.
+    pub fn with_root(root: PathBuf) -> Self {
+        Self {
+            finder: Arc::new(ServerFinder::new(root)),
+            system: System::default(),
+            memory: Arc::default(),
+        }
+    }
+
+    /// The addresses of `host`, at least one.
+    ///
+    /// The answer of the system's resolver counts, also that there is no such name, if it comes
+    /// within [`HEAD_START`]. Else the first of it and of the servers of `links` that finds
+    /// addresses. Ends after [`LOOKUP_TIMEOUT`] at the latest.
+    ///
+    /// # Errors
+    /// [`LookupError`].
+    pub async fn lookup(
+        &self,
+        host: &HostName,
+        links: &[Link],
+    ) -> Result<Vec<IpAddr>, LookupError> {
+        let looking = self.lookup_in_turn(host, links);
+        let result = timeout(LOOKUP_TIMEOUT, looking).await;
+        result.unwrap_or(Err(LookupError::Silent))
+    }
+
+    async fn lookup_in_turn(
+        &self,
+        host: &HostName,
+        links: &[Link],
+    ) -> Result<Vec<IpAddr>, LookupError> {
+        let mut system = self.system.ask(host).boxed();
+        let mut system_may_answer = true;
+        match timeout(self.head_start(), &mut system).await {
+            Ok(SystemAnswer::Found(addresses)) => return Ok(addresses),
+            Ok(SystemAnswer::NoSuchName) => return Err(LookupError::NotFound),
+            Ok(SystemAnswer::Failed) => system_may_answer = false,
+            Err(_) => {}
+        }
+        let mut over_links = self.over_links(host, links).boxed();
+        let mut problem = None;
+        loop {
+            tokio::select! {
+                answer = &mut system, if system_may_answer => match (answer, problem.take()) {
+                    (SystemAnswer::Found(addresses), _) => return Ok(addresses),
+                    (SystemAnswer::NoSuchName, _) => return Err(LookupError::NotFound),
+                    (SystemAnswer::Failed, Some(problem)) => return Err(problem),
+                    (SystemAnswer::Failed, None) => system_may_answer = false,
+                },
+                result = &mut over_links, if problem.is_none() => match result {
+                    Ok(addresses) => {
+                        if system_may_answer {
+                            self.note_silence();
+                        }
+                        return Ok(addresses);
+                    }
+                    Err(error) if system_may_answer => problem = Some(error),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Everything that is found about `host`, as it comes: by the system's resolver and over each
+    /// of `links` by that link's own servers. For a host that proves who it is: a wrong address
+    /// does no harm there.
+    pub fn search(
+        &self,
+        host: &HostName,
+        links: &[Link],
+    ) -> impl futures_util::Stream<Item = Finding> + Send + use<> {
+        let (names, host, links) = (self.clone(), host.clone(), links.to_vec());
+        let searching = async move {
+            let findings: FuturesUnordered<BoxFuture<'static, Finding>> = FuturesUnordered::new();
+            findings.push(names.clone().find_by_system(host.clone()).boxed());
+            if servers::may_be_asked(&host) {
+                for target in names.finder.find(&links).await {
+                    findings.push(find_over(target, host.clone()).boxed());
+                }
+            }
+            findings
+        };
+        futures_util::stream::once(searching).flatten()
+    }
+
+    /// Asks the servers of all `links` what the message `query` asks, and returns the first answer
+    /// that has records, as the server wrote it but with the number of `query`. Without such one,
+    /// an answer that there are none, or at last that the servers could not find out.
+    ///
+    /// # Errors
+    /// [`LookupError::Malformed`] if `query` is no question; else that there is no answer.
+    pub async fn forward(&self, query: &[u8], links: &[Link]) -> Result<Vec<u8>, LookupError> {
+        let question = DnsQuestion::decode(query).map_err(LookupError::Malformed)?;
+        let targets = self.finder.find(links).await;
+        let asking = race::ask(&targets, query, &question);
+        let reply = timeout(LOOKUP_TIMEOUT, asking).await;
+        Ok(reply.unwrap_or(Err(LookupError::Silent))?.message)
+    }
+
+    async fn over_links(
+        &self,
+        host: &HostName,
+        links: &[Link],
+    ) -> Result<Vec<IpAddr>, LookupError> {
+        if !servers::may_be_asked(host) {
+            return Err(LookupError::NotFound);
+        }
+        if let Some(known) = self.lock().cache.get(host, links, Instant::now()) {
+            return Ok(known);
+        }
+        let targets = self.finder.find(links).await;
+        let found = race::addresses(&targets, host).await?;
+        let mut memory = self.lock();
+        memory.cache.put(host, links, Instant::now(), &found);
+        Ok(found.addresses)
+    }
+
+    async fn find_by_system(self, host: HostName) -> Finding {
+        let result = match timeout(LOOKUP_TIMEOUT, self.system.ask(&host)).await {
+            Ok(SystemAnswer::Found(addresses)) => Ok(addresses),
+            Ok(SystemAnswer::NoSuchName) => Err(LookupError::NotFound),
+            Ok(SystemAnswer::Failed) => Err(LookupError::Failed),
+            Err(_) => Err(LookupError::Silent),
+        };
+        Finding { link: None, result }
+    }
+
+    fn head_start(&self) -> Duration {
+        let until = self.lock().silent_until;
+        match until.is_some_and(|until| Instant::now() < until) {
+            true => Duration::ZERO,
+            false => HEAD_START,
+        }
+    }
+
+    fn note_silence(&self) {
+        self.lock().silent_until = Some(Instant::now() + SILENCE);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+async fn find_over(target: LinkServers, host: HostName) -> Finding {
+    let link = Some(target.link.index);
+    let targets = [target];
+    let found = timeout(LOOKUP_TIMEOUT, race::addresses(&targets, &host)).await;
+    let result = match found {
+        Ok(found) => found.map(|found| found.addresses),
+        Err(_) => Err(LookupError::Silent),
+    };
+    Finding { link, result }
+}
+
+/// Time that the system's resolver has to answer before links' servers are asked: most answers
+/// come well before, and an application waits no longer than for a slow page.
+pub const HEAD_START: Duration = Duration::from_millis(200);
+/// Time after which a lookup is given up.
+pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which a resolver that was silent gets no head start.
+const SILENCE: Duration = Duration::from_secs(10);

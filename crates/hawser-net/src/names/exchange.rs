@@ -1,0 +1,119 @@
+//! One question to one server over one link.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hawser_wire::dns::{DnsAnswer, DnsQuestion, set_dns_id};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+use tokio::time::{sleep, timeout};
+
+use crate::bind::{self, ConnectError, DatagramSocket, SocketOptions};
+use crate::links::Link;
+
+/// A server's answer to a question.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    /// The message as it came, with the number of the question.
+    pub(super) message: Vec<u8>,
+    pub(super) answer: DnsAnswer,
+}
+
+/// Asks what the message `query` asks, whose question is `question`; over TCP if the answer does
+/// not fit a datagram. `None` if the server cannot be reached or does not answer.
+pub(super) async fn exchange(
+    link: &Link,
+    server: SocketAddr,
+    query: &[u8],
+    question: &DnsQuestion,
+) -> Option<Reply> {
+    // Not the number that the application chose: others can't guess what they would have to answer.
+    let id = random_number()?;
+    let mut query = query.to_vec();
+    set_dns_id(&mut query, id);
+    let mut asked = question.clone();
+    asked.id = id;
+    let by_datagram = timeout(PATIENCE, by_datagram(link, server, &query, &asked));
+    let mut reply = match by_datagram.await.ok()? {
+        Ok(reply) => reply,
+        Err(error) => {
+            tracing::debug!(link = %link.name, %server, %error, "a name server was not reached");
+            return None;
+        }
+    };
+    if reply.answer.is_truncated {
+        let over_tcp = timeout(PATIENCE, over_tcp(link, server, &query, &asked));
+        // Where TCP is blocked, a part is better than nothing.
+        if let Ok(Some(whole)) = over_tcp.await {
+            reply = whole;
+        }
+    }
+    set_dns_id(&mut reply.message, question.id);
+    Some(reply)
+}
+
+async fn by_datagram(
+    link: &Link,
+    server: SocketAddr,
+    query: &[u8],
+    question: &DnsQuestion,
+) -> Result<Reply, ConnectError> {
+    let failed = |error| ConnectError::from_connect(Some(link), server, error);
+    let socket = DatagramSocket::open(Some(link), server.ip())?;
+    socket.connect(server).map_err(failed)?;
+    let mut pauses = PAUSES.iter();
+    socket.send(query).map_err(failed)?;
+    let mut bytes = vec![0; MAX_DATAGRAM];
+    loop {
+        let pause = pauses.as_slice().first();
+        let mut buffer = ReadBuf::new(&mut bytes);
+        tokio::select! {
+            received = poll_fn(|cx| socket.poll_receive(cx, &mut buffer)) => {
+                received.map_err(failed)?;
+                let message = buffer.filled();
+                // What makes no sense may be a forgery; the right answer may still come.
+                if let Ok(Some(mut answer)) = question.decode_answer(message) {
+                    answer.is_truncated |= message.len() == MAX_DATAGRAM;
+                    return Ok(Reply { message: message.to_vec(), answer });
+                }
+            }
+            () = sleep(pause.copied().unwrap_or(PATIENCE)) => {
+                pauses.next();
+                socket.send(query).map_err(failed)?;
+            }
+        }
+    }
+}
+
+async fn over_tcp(
+    link: &Link,
+    server: SocketAddr,
+    query: &[u8],
+    question: &DnsQuestion,
+) -> Option<Reply> {
+    let options = SocketOptions::default();
+    let mut stream = bind::connect_on_link(Some(link), server, &options)
+        .await
+        .ok()?;
+    let mut out = u16::try_from(query.len()).ok()?.to_be_bytes().to_vec();
+    out.extend_from_slice(query);
+    stream.write_all(&out).await.ok()?;
+    let mut message = vec![0; usize::from(stream.read_u16().await.ok()?)];
+    stream.read_exact(&mut message).await.ok()?;
+    let answer = question.decode_answer(&message).ok()??;
+    Some(Reply { message, answer })
+}
+
+fn random_number() -> Option<u16> {
+    let mut bytes = [0; 2];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(u16::from_be_bytes(bytes))
+}
+
+/// Time for one try, by datagrams or over TCP.
+const PATIENCE: Duration = Duration::from_millis(2500);
+/// Pauses before the question is sent again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(400), Duration::from_millis(800)];
+/// What is larger is asked for over TCP.
+const MAX_DATAGRAM: usize = 4096;

@@ -1,0 +1,135 @@
+//! Which name servers belong to which link, by the files that programs leave.
+
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hawser_types::HostName;
+use tokio::time::{Instant, timeout};
+
+use crate::links::{self, DefaultRoute, Link};
+use files::PORT;
+
+/// A link and the servers to ask over it, the best first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LinkServers {
+    pub(super) link: Link,
+    pub(super) servers: Vec<SocketAddr>,
+}
+
+/// Finds every link's servers, anew when what it has found is older than a moment.
+#[derive(Debug)]
+pub(super) struct ServerFinder {
+    /// `/`, but for tests.
+    root: PathBuf,
+    latest: Mutex<Option<(Instant, Vec<LinkServers>)>>,
+}
+
+impl ServerFinder {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            latest: Mutex::default(),
+        }
+    }
+
+    /// The servers of each of `links` that has any.
+    pub(super) async fn find(&self, links: &[Link]) -> Vec<LinkServers> {
+        let same_links = |found: &[LinkServers]| {
+            let known = found.iter().map(|target| &target.link);
+            known.eq(links.iter().take(MAX_LINKS))
+        };
+        let latest = self.lock().clone();
+        if let Some((at, found)) = latest
+            && at.elapsed() < MAX_AGE
+            && same_links(&found)
+        {
+            return found;
+        }
+        let routes = timeout(KERNEL_PATIENCE, links::default_routes()).await;
+        let routes = routes.ok().and_then(Result::ok).unwrap_or_default();
+        let common = files::common(&self.root);
+        let of_link = |link: &Link| LinkServers {
+            link: link.clone(),
+            servers: choose(link, files::of_link(&self.root, link), &common, &routes),
+        };
+        let found: Vec<_> = links.iter().take(MAX_LINKS).map(of_link).collect();
+        *self.lock() = Some((Instant::now(), found.clone()));
+        found
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Vec<LinkServers>)>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A link's own servers; without any, those of the whole machine and the link's router, which
+/// answers for the network behind it more often than not.
+///
+/// `own`: `None` where nothing is known about the link, which is not the same as no server.
+fn choose(
+    link: &Link,
+    own: Option<Vec<IpAddr>>,
+    common: &[IpAddr],
+    routes: &[DefaultRoute],
+) -> Vec<SocketAddr> {
+    if link.loopback {
+        // Only the system's resolver listens there.
+        return Vec::new();
+    }
+    let candidates = own.unwrap_or_else(|| {
+        let routers = routes.iter().filter(|route| route.link == link.index);
+        let routers = routers.filter_map(|route| route.gateway);
+        let common = common.iter().copied().take(MAX_COMMON);
+        common.chain(routers).collect()
+    });
+    let mut servers: Vec<SocketAddr> = Vec::new();
+    for address in candidates {
+        let server = socket_address(link, address.to_canonical());
+        let reachable = !address.is_loopback() && !address.is_unspecified();
+        let same_family = |own: &IpAddr| own.is_ipv4() == server.is_ipv4();
+        if reachable
+            && link.addresses.iter().any(same_family)
+            && servers.len() < MAX_SERVERS
+            && !servers.contains(&server)
+        {
+            servers.push(server);
+        }
+    }
+    servers
+}
+
+fn socket_address(link: &Link, address: IpAddr) -> SocketAddr {
+    match address {
+        IpAddr::V6(address) if address.is_unicast_link_local() => {
+            SocketAddrV6::new(address, PORT, 0, link.index.value()).into()
+        }
+        _ => SocketAddr::new(address, PORT),
+    }
+}
+
+/// Names that servers of links can know. Others are found in files, by the machine's search domains
+/// or by asking neighbours, which the system's resolver does.
+///
+/// Source: RFC 6761 §6.3 (localhost), RFC 6762 §3 (local), RFC 7686 §2 (onion).
+pub(super) fn may_be_asked(host: &HostName) -> bool {
+    let name = host.as_str();
+    let name = name.strip_suffix('.').unwrap_or(name);
+    match name.rsplit_once('.') {
+        None => false,
+        Some((_, last)) => !matches!(last, "localhost" | "local" | "onion"),
+    }
+}
+
+const MAX_LINKS: usize = 16;
+const MAX_SERVERS: usize = 4;
+/// Of them, how many that are not known to belong to the link; one place is left for the router.
+const MAX_COMMON: usize = 3;
+const MAX_AGE: Duration = Duration::from_secs(1);
+/// The kernel answers from memory.
+const KERNEL_PATIENCE: Duration = Duration::from_millis(200);

@@ -1,0 +1,161 @@
+//! The files that name the servers.
+
+use std::fs::{self, File};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use crate::files::read_bounded;
+use crate::links::Link;
+
+/// The servers of one link, by the first file that tells; `None` if none does.
+///
+/// An empty list is an answer too: nobody but the system's resolver may ask there.
+pub(super) fn of_link(root: &Path, link: &Link) -> Option<Vec<IpAddr>> {
+    let index = link.index.value();
+    // What systemd-resolved was told by NetworkManager or another program, and what
+    // systemd-networkd got by DHCP.
+    for file in [
+        format!("run/systemd/resolve/netif/{index}"),
+        format!("run/systemd/netif/links/{index}"),
+    ] {
+        let found = read(&root.join(file)).and_then(|text| assignments(&text));
+        if let Some(servers) = found {
+            return Some(if encrypts(root) { Vec::new() } else { servers });
+        }
+    }
+    // What DHCP clients and PPP left for resolvconf, one file for each way to get an address.
+    let folders = [
+        "run/resolvconf/interfaces",
+        "run/resolvconf/interface",
+        "run/dhcpcd/hook-state/resolv.conf",
+    ];
+    for folder in folders {
+        let mut servers = Vec::new();
+        for file in files_of(&root.join(folder), &link.name) {
+            let text = read(&file).unwrap_or_default();
+            servers.extend(name_servers(&text));
+        }
+        if !servers.is_empty() {
+            return Some(servers);
+        }
+    }
+    None
+}
+
+/// The servers of the whole machine that are no resolver on it.
+pub(super) fn common(root: &Path) -> Vec<IpAddr> {
+    if encrypts(root) {
+        return Vec::new();
+    }
+    // Where the first names a resolver on this machine, the others have the servers behind it.
+    let files = [
+        "etc/resolv.conf",
+        "run/systemd/resolve/resolv.conf",
+        "run/NetworkManager/no-stub-resolv.conf",
+    ];
+    for file in files {
+        let text = read(&root.join(file)).unwrap_or_default();
+        let mut servers = name_servers(&text);
+        servers.retain(|server| !server.is_loopback());
+        if !servers.is_empty() {
+            return servers;
+        }
+    }
+    Vec::new()
+}
+
+/// The files in `folder` for the interface `name`, which are called by it, with the program that
+/// wrote them behind a dot.
+fn files_of(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let entries = entries.take(MAX_FILES).filter_map(Result::ok);
+    let mut files: Vec<_> = entries
+        .filter(|entry| {
+            let own = entry.file_name();
+            let rest = own.to_str().and_then(|own| own.strip_prefix(name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The servers in the lines of systemd; `None` if none are named.
+fn assignments(text: &str) -> Option<Vec<IpAddr>> {
+    let value = |keys: &[&str]| {
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        lines.find_map(|(key, value)| keys.contains(&key).then_some(value.trim()))
+    };
+    let servers = value(&["SERVERS", "DNS"])?;
+    let is_apart = value(&["DEFAULT_ROUTE", "DNS_DEFAULT_ROUTE"]) == Some("no");
+    let is_encrypted = value(&["DNSOVERTLS", "DNS_OVER_TLS"]) == Some("yes");
+    if is_apart || is_encrypted {
+        // For the names of one network only, or never in the clear.
+        return Some(Vec::new());
+    }
+    let servers: Vec<_> = servers.split_whitespace().filter_map(server).collect();
+    (!servers.is_empty()).then_some(servers)
+}
+
+/// True if the machine's resolver may ask encrypted only.
+fn encrypts(root: &Path) -> bool {
+    let folder = root.join("etc/systemd/resolved.conf.d");
+    let more = fs::read_dir(folder).into_iter().flatten().take(MAX_FILES);
+    let mut more: Vec<_> = more.filter_map(Result::ok).map(|it| it.path()).collect();
+    more.sort();
+    let mut files = vec![root.join("etc/systemd/resolved.conf")];
+    files.append(&mut more);
+    let texts = files.iter().filter_map(|file| read(file));
+    let mut values = texts.filter_map(|text| {
+        let mut lines = text.lines().rev();
+        lines.find_map(|line| {
+            line.strip_prefix("DNSOverTLS=")
+                .map(|it| it.trim().to_owned())
+        })
+    });
+    // The last file counts.
+    values
+        .next_back()
+        .is_some_and(|value| matches!(&value[..], "yes" | "true" | "1" | "on"))
+}
+
+/// The servers of a `resolv.conf`.
+fn name_servers(text: &str) -> Vec<IpAddr> {
+    let mut servers = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if words.next() == Some("nameserver") {
+            servers.extend(words.next().and_then(server));
+        }
+    }
+    servers
+}
+
+/// An address, perhaps with a port, a scope or the name in its certificate. One with another port
+/// than 53 does not speak plain DNS.
+fn server(text: &str) -> Option<IpAddr> {
+    let address = text.split('#').next()?;
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        return (address.port() == PORT).then_some(address.ip());
+    }
+    address.split('%').next()?.parse().ok()
+}
+
+/// The text of a small file, whatever else is in it.
+fn read(path: &Path) -> Option<String> {
+    // Not a pipe or a device, which could block.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let file = File::open(path).ok()?;
+    let bytes = read_bounded(&file, path, MAX_FILE).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Where servers listen.
+pub(super) const PORT: u16 = 53;
+const MAX_FILE: u64 = 64 * 1024;
+const MAX_FILES: usize = 256;

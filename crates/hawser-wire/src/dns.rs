@@ -1,0 +1,299 @@
+//! Messages of the domain name system: questions for the addresses of a name, and what of an answer
+//! matters for finding them.
+//!
+//! Names are compared and skipped, never decompressed: an answer's addresses are those of the name
+//! that was asked for, whatever aliases lead there, since the server that was asked has followed
+//! them.
+//!
+//! Source: RFC 1035 §4; RFC 3596 §2 for IPv6 addresses.
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use hawser_types::HostName;
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddressRecord {
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+}
+
+/// What is wrong with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DnsError {
+    /// It ends before what it announces.
+    #[error("the message ends too early")]
+    Truncated,
+    /// A name has a label of an unknown kind, or is too long.
+    #[error("a name in the message makes no sense")]
+    Name,
+    /// It does not ask exactly one question.
+    #[error("the message has {0} questions instead of one")]
+    Questions(u16),
+    /// A question where an answer was due, or the other way round; or neither.
+    #[error("the message is not of the expected kind")]
+    Kind,
+}
+
+/// A question as it stands in a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DnsQuestion {
+    /// The number that its answer has to repeat.
+    pub id: u16,
+    /// Name, type and class as in the message, the name in lower case.
+    question: Vec<u8>,
+}
+
+/// What an answer says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DnsAnswer {
+    /// The server's verdict.
+    pub code: AnswerCode,
+    /// Part of it is missing: the question is to be asked again over TCP.
+    pub is_truncated: bool,
+    /// True if it has records of any type for the question.
+    pub has_records: bool,
+    /// The addresses in it, in its order.
+    pub addresses: Vec<IpAddr>,
+    /// Seconds for which all of its records hold; `None` without records.
+    pub seconds_to_live: Option<u32>,
+}
+
+/// A server's verdict on a question (RCODE).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AnswerCode {
+    /// The name exists.
+    Found,
+    /// The name does not exist.
+    NoSuchName,
+    /// The server could not or would not find out; the number says why.
+    Failed(u8),
+}
+
+impl DnsQuestion {
+    /// The message that asks for the addresses of `name`, with the wish that the server follows
+    /// aliases and asks others. A final dot makes no difference.
+    pub fn encode(id: u16, name: &HostName, record: AddressRecord) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + name.as_str().len() + 6);
+        out.extend_from_slice(&id.to_be_bytes());
+        out.extend_from_slice(&RECURSION_DESIRED.to_be_bytes());
+        // One question, and nothing else.
+        out.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+        let name = name.as_str().strip_suffix('.').unwrap_or(name.as_str());
+        for label in name.split('.') {
+            // A host name's labels have 1 to 63 bytes.
+            out.push(label.len() as u8);
+            out.extend_from_slice(label.as_bytes());
+        }
+        out.push(0);
+        out.extend_from_slice(&record.number().to_be_bytes());
+        out.extend_from_slice(&CLASS_INTERNET.to_be_bytes());
+        out
+    }
+
+    /// Reads the question of a message that asks.
+    ///
+    /// # Errors
+    /// [`DnsError`]; anything behind the question is not looked at.
+    pub fn decode(message: &[u8]) -> Result<Self, DnsError> {
+        let header = Header::read(message)?;
+        if header.flags & (IS_ANSWER | OPCODE) != 0 {
+            return Err(DnsError::Kind);
+        }
+        let (question, _) = header.question(message)?;
+        let id = header.id;
+        Ok(Self { id, question })
+    }
+
+    /// Reads an answer to this question; `None` if it is an answer to another one.
+    ///
+    /// # Errors
+    /// [`DnsError`].
+    pub fn decode_answer(&self, message: &[u8]) -> Result<Option<DnsAnswer>, DnsError> {
+        let header = Header::read(message)?;
+        if header.flags & IS_ANSWER == 0 || header.flags & OPCODE != 0 {
+            return Err(DnsError::Kind);
+        }
+        if header.id != self.id {
+            return Ok(None);
+        }
+        let code = header.code();
+        if header.questions == 0 && matches!(code, AnswerCode::Failed(_)) {
+            // A server that could not read the question does not repeat it.
+            return Ok(Some(DnsAnswer::without_records(code)));
+        }
+        let (question, rest) = header.question(message)?;
+        if question != self.question {
+            return Ok(None);
+        }
+        let mut answer = DnsAnswer::without_records(code);
+        answer.is_truncated = header.flags & TRUNCATED != 0;
+        match answer.take_records(rest, header.answers) {
+            Ok(()) => Ok(Some(answer)),
+            Err(_) if answer.is_truncated => Ok(Some(answer)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl DnsAnswer {
+    fn without_records(code: AnswerCode) -> Self {
+        Self {
+            code,
+            is_truncated: false,
+            has_records: false,
+            addresses: Vec::new(),
+            seconds_to_live: None,
+        }
+    }
+
+    fn take_records(&mut self, records: &[u8], count: u16) -> Result<(), DnsError> {
+        let mut reader = Reader(records);
+        for _ in 0..count {
+            reader.skip_name()?;
+            let [kind, class] = [reader.number()?, reader.number()?];
+            let time = u32::from_be_bytes(reader.array()?);
+            let length = reader.number()?;
+            let data = reader.take(usize::from(length))?;
+            if class != CLASS_INTERNET {
+                continue;
+            }
+            self.has_records = true;
+            // The highest bit has no meaning: RFC 2181 §8.
+            let time = if time > i32::MAX as u32 { 0 } else { time };
+            self.seconds_to_live = Some(self.seconds_to_live.map_or(time, |least| least.min(time)));
+            let address = match kind {
+                TYPE_A => <[u8; 4]>::try_from(data).map(|it| Ipv4Addr::from(it).into()),
+                TYPE_AAAA => <[u8; 16]>::try_from(data).map(|it| Ipv6Addr::from(it).into()),
+                _ => continue,
+            };
+            if let Ok(address) = address
+                && !self.addresses.contains(&address)
+                && self.addresses.len() < MAX_ADDRESSES
+            {
+                self.addresses.push(address);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AddressRecord {
+    const fn number(self) -> u16 {
+        match self {
+            Self::A => TYPE_A,
+            Self::Aaaa => TYPE_AAAA,
+        }
+    }
+}
+
+/// Gives `message` another number. One that is too short for a number stays as it is.
+pub fn set_dns_id(message: &mut [u8], id: u16) {
+    if let Some(first) = message.first_chunk_mut() {
+        *first = id.to_be_bytes();
+    }
+}
+
+struct Header {
+    id: u16,
+    flags: u16,
+    questions: u16,
+    answers: u16,
+}
+
+impl Header {
+    fn read(message: &[u8]) -> Result<Self, DnsError> {
+        let mut reader = Reader(message);
+        let header = Self {
+            id: reader.number()?,
+            flags: reader.number()?,
+            questions: reader.number()?,
+            answers: reader.number()?,
+        };
+        reader.take(4)?;
+        Ok(header)
+    }
+
+    fn code(&self) -> AnswerCode {
+        match self.flags & CODE {
+            0 => AnswerCode::Found,
+            3 => AnswerCode::NoSuchName,
+            other => AnswerCode::Failed(other as u8),
+        }
+    }
+
+    /// The question, its name in lower case, and what comes behind it.
+    fn question<'a>(&self, message: &'a [u8]) -> Result<(Vec<u8>, &'a [u8]), DnsError> {
+        if self.questions != 1 {
+            return Err(DnsError::Questions(self.questions));
+        }
+        let body = message.get(HEADER..).ok_or(DnsError::Truncated)?;
+        let mut reader = Reader(body);
+        reader.skip_name()?;
+        let name = body.len() - reader.0.len();
+        reader.take(4)?;
+        let end = body.len() - reader.0.len();
+        let mut question = body[..end].to_vec();
+        // Lengths of labels are below 64, where ASCII has no letters.
+        question[..name].make_ascii_lowercase();
+        Ok((question, reader.0))
+    }
+}
+
+/// The bytes that have not been read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DnsError> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(DnsError::Truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DnsError> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(DnsError::Truncated)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn number(&mut self) -> Result<u16, DnsError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// A name ends with an empty label, or with a pointer to the rest of it, which is not followed.
+    fn skip_name(&mut self) -> Result<(), DnsError> {
+        let begun = self.0.len();
+        loop {
+            let [length] = self.array()?;
+            match length {
+                0 => return Ok(()),
+                1..=63 => drop(self.take(usize::from(length))?),
+                192.. => return self.array::<1>().map(drop),
+                _ => return Err(DnsError::Name),
+            }
+            if begun - self.0.len() > MAX_NAME {
+                return Err(DnsError::Name);
+            }
+        }
+    }
+}
+
+const HEADER: usize = 12;
+const IS_ANSWER: u16 = 0x8000;
+const OPCODE: u16 = 0x7800;
+const TRUNCATED: u16 = 0x0200;
+const RECURSION_DESIRED: u16 = 0x0100;
+const CODE: u16 = 0x000f;
+const TYPE_A: u16 = 1;
+const TYPE_AAAA: u16 = 28;
+const CLASS_INTERNET: u16 = 1;
+/// Octets of a name. Source: RFC 1035 §2.3.4.
+const MAX_NAME: usize = 255;
+/// Addresses that are kept of one answer.
+const MAX_ADDRESSES: usize = 16;
