@@ -89,6 +89,7 @@ async fn client(config: GatewayConfig) -> Client {
         identity: near,
         gateway: gateway_key,
         addresses: vec![HostPort::try_from(address).unwrap()],
+        reached: Vec::new(),
         invite: None,
         name: "test".to_owned(),
         links: Vec::new(),

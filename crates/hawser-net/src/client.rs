@@ -2,6 +2,7 @@
 
 mod address_choice;
 mod association;
+mod candidates;
 mod config;
 mod first;
 mod join;
@@ -16,6 +17,7 @@ mod transport;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -216,6 +218,12 @@ impl Client {
         }
     }
 
+    /// Addresses where the gateway has proved its key, the latest first, and those that it was
+    /// [`reached`](ClientConfig::reached) at before.
+    pub fn reached(&self) -> watch::Receiver<Vec<SocketAddr>> {
+        self.shared.reached.subscribe()
+    }
+
     /// True if the gateway is on this very machine, so that the loopback interface leads there.
     pub fn is_local(&self) -> bool {
         self.shared.config.is_local()
@@ -280,7 +288,7 @@ async fn run(shared: Arc<Shared>) {
     let seed = RandomState::new().hash_one(0);
     let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
     loop {
-        let first = first::connect(&shared, &mut back_off).await;
+        let first = first::connect(&shared).await;
         let driver = first.driver.clone();
         let published = shared.current.send_if_modified(|state| {
             let open = !matches!(state, State::Closed);

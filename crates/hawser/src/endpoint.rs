@@ -307,6 +307,7 @@ impl Endpoint {
             identity: inner.identity.clone(),
             gateway: peer.key,
             addresses: peer.addresses.clone(),
+            reached: Vec::new(),
             invite,
             name: inner.name.clone(),
             links: inner.links.clone(),

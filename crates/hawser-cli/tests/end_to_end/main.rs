@@ -21,6 +21,7 @@ mod peer;
 mod program;
 mod rules;
 mod service;
+mod silent_link;
 mod steering;
 mod top;
 mod transport;

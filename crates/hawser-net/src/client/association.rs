@@ -11,7 +11,6 @@ use hawser_session::{Side, TransportChoice};
 use hawser_types::{ChannelId, LinkIndex};
 use tokio::time::{Instant, timeout};
 
-use super::first::resolve;
 use super::shared::Shared;
 use crate::association::{AssociationEndpoint, AssociationHandle};
 use crate::driver::Driver;
@@ -140,10 +139,10 @@ impl Keeper {
         let keepers = self.shared.lock_keepers().clone();
         let used = keepers.values().filter_map(|status| status.remote);
         let mut all: Vec<SocketAddr> = used.collect();
-        match resolve(&self.shared.config.addresses).await {
-            Ok(known) => all.extend(known),
-            Err(problem) if all.is_empty() => return Err(problem),
-            Err(_) => {}
+        let candidates = self.shared.candidates(&self.shared.usable_links());
+        all.extend(candidates.all().await);
+        if all.is_empty() {
+            return Err("the gateway has no address".to_owned());
         }
         let mut remotes: Vec<SocketAddr> = Vec::new();
         for address in all {

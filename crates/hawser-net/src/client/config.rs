@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use hawser_sched::rules::LinkRules;
 use hawser_session::{SessionConfig, TransportChoice};
@@ -17,6 +18,8 @@ pub struct ClientConfig {
     pub gateway: PublicKey,
     /// The gateway's addresses.
     pub addresses: Vec<HostPort>,
+    /// Where the gateway was reached before, the latest address first: tried ahead of the others.
+    pub reached: Vec<SocketAddr>,
     /// Enrol with this invite; `None` for a client that is enrolled.
     pub invite: Option<Invite>,
     /// A name for this client, which the gateway shows to people.

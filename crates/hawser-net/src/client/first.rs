@@ -1,5 +1,6 @@
 //! The first connection of a session: a race over every link and address.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,17 @@ use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_types::ChannelId;
 use hawser_wire::{ChannelRole, Enrolment};
+use tokio::time::Instant;
 
-use super::shared::{Shared, State};
+use super::candidates::Candidates;
+use super::shared::Shared;
 use crate::bind;
 use crate::driver::{Driver, NewChannel};
-use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::tls::{Handshake, TlsClient};
+
+/// A link, the address that was reached over it, and what the gateway has proved there.
+type Won = (Link, SocketAddr, Handshake);
 
 /// A session that has just begun, and the connection that it began with.
 pub(super) struct First {
@@ -27,57 +32,108 @@ pub(super) struct First {
     pub(super) channel: ChannelId,
 }
 
-/// Tries until one connection stands, with pauses by `back_off`.
-pub(super) async fn connect(shared: &Arc<Shared>, back_off: &mut BackOff) -> First {
+/// Tries over every link until one connection stands. Links fail and are tried again each for
+/// itself: one that is silent delays no other.
+pub(super) async fn connect(shared: &Arc<Shared>) -> First {
     let mut links = shared.links.clone();
     let mut rules = shared.rules.subscribe();
+    let mut tried: Vec<Link> = Vec::new();
+    let mut attempts = FuturesUnordered::new();
     loop {
         links.mark_unchanged();
         rules.mark_unchanged();
-        match race(shared).await {
-            Ok((link, remote, handshake)) => return begin(shared, link, remote, handshake),
-            Err(problem) => {
-                tracing::debug!(%problem, "no connection to the gateway yet");
-                let problem: Arc<str> = problem.into();
-                shared.current.send_if_modified(|state| match state {
-                    State::Connecting(last) => {
-                        *last = Some(problem);
-                        true
-                    }
-                    _ => false,
-                });
+        let usable = shared.usable_links();
+        shared.begin_trying(&usable);
+        tried.retain(|link| usable.contains(link));
+        if usable.is_empty() {
+            shared.publish_problem(&no_link(shared));
+        }
+        for link in usable {
+            if !tried.contains(&link) {
+                tried.push(link.clone());
+                attempts.push(persist(shared, link));
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(back_off.next_pause()) => {}
-            _ = links.changed() => back_off.reset(),
-            _ = rules.changed() => back_off.reset(),
+            Some(won) = attempts.next() => if let Some(won) = won {
+                let (link, remote, handshake) = won;
+                return begin(shared, link, remote, handshake);
+            },
+            Ok(()) = links.changed() => {}
+            Ok(()) = rules.changed() => {}
         }
     }
 }
 
-/// The first handshake that succeeds over any link. Each link tries the addresses in their order,
-/// the next one when the last has failed or has not answered for a moment.
-pub(super) async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Handshake), String> {
-    let config = &shared.config;
-    let links = shared.usable_links();
-    if links.is_empty() {
-        return Err(match config.links.is_empty() {
-            true => "no link is up that may be used".to_owned(),
-            false => {
-                let names = config.links.join(", ");
-                format!("none of the links {names} is up and may be used")
+/// Tries over `link` again and again, with pauses; `None` once the link has changed or may not be
+/// used any more.
+async fn persist(shared: &Shared, link: Link) -> Option<Won> {
+    let trying = async {
+        let seed = RandomState::new().hash_one(link.index.value());
+        let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
+        loop {
+            match try_once(shared, &link).await {
+                Ok(won) => return won,
+                Err(problem) => {
+                    tracing::debug!(link = %link.name, %problem, "no connection yet");
+                    shared.note_problem(&link, &problem);
+                }
             }
-        });
+            tokio::time::sleep(back_off.next_pause()).await;
+        }
+    };
+    let (mut links, mut rules) = (shared.links.clone(), shared.rules.subscribe());
+    let changing = async {
+        while shared.usable_links().contains(&link) {
+            tokio::select! {
+                Ok(()) = links.changed() => {}
+                Ok(()) = rules.changed() => {}
+                else => std::future::pending().await,
+            }
+        }
+    };
+    tokio::select! {
+        won = trying => Some(won),
+        () = changing => None,
     }
-    let addresses = resolve(&config.addresses).await?;
+}
+
+/// The first handshake that succeeds over any link, each being tried once.
+pub(super) async fn race(shared: &Shared) -> Result<Won, String> {
+    let links = shared.usable_links();
+    let mut attempts: FuturesUnordered<_> =
+        links.iter().map(|link| try_once(shared, link)).collect();
+    let mut problem = no_link(shared);
+    while let Some(result) = attempts.next().await {
+        match result {
+            Ok(won) => return Ok(won),
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+fn no_link(shared: &Shared) -> String {
+    match shared.config.links.is_empty() {
+        true => "no link is up that may be used".to_owned(),
+        false => {
+            let names = shared.config.links.join(", ");
+            format!("none of the links {names} is up and may be used")
+        }
+    }
+}
+
+/// Tries the gateway's addresses over `link`, the next one when the last has failed or has not
+/// answered for a moment.
+async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
+    let config = &shared.config;
     let identity = match shared.invite() {
         Some(invite) => invite.enrolment_identity(),
         None => config.identity.clone(),
     };
     let tls = TlsClient::new(&identity, config.gateway).map_err(|error| error.to_string())?;
     let options = shared.socket_options();
-    let greet = async |link: &Link, remote: SocketAddr| {
+    let greet = async |remote: SocketAddr| {
         let way = (!link.loopback).then_some(link);
         let stream = bind::connect_on_link(way, remote, &options).await;
         let stream = stream.map_err(|error| error.to_string())?;
@@ -90,38 +146,64 @@ pub(super) async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Hand
             )),
         }
     };
-    let over = |link| in_turn(&addresses, move |remote| greet(link, remote));
-    let mut attempts: FuturesUnordered<_> = links.iter().map(over).collect();
-    let mut problems = Vec::new();
-    while let Some(result) = attempts.next().await {
-        match result {
-            Ok(won) => return Ok(won),
-            Err(more) => problems.extend(more),
+    let attempt = async |remote: SocketAddr| {
+        let result = greet(remote).await;
+        if let Err(problem) = &result {
+            shared.note_problem(link, problem);
         }
-    }
-    problems.dedup();
-    Err(problems.join("; "))
+        result
+    };
+    let mut candidates = shared.candidates(&shared.usable_links());
+    let result = in_turn(&mut candidates, attempt).await;
+    result.map_err(|mut problems| {
+        if problems.is_empty() {
+            problems = candidates.problems();
+        }
+        problems.dedup();
+        match problems.is_empty() {
+            true => "the gateway has no address".to_owned(),
+            false => problems.join("; "),
+        }
+    })
 }
 
-/// The first of `addresses` with which `attempt` succeeds, or what every one has said. They are
-/// begun one after the other, so that the best one wins where it works, and a dead one costs a
+/// The first of the `candidates` with which `attempt` succeeds, or what every one has said. They
+/// are begun one after the other, so that the best one wins where it works, and a dead one costs a
 /// moment.
 async fn in_turn<T, F: Future<Output = Result<T, String>>>(
-    addresses: &[SocketAddr],
+    candidates: &mut Candidates,
     attempt: impl Fn(SocketAddr) -> F,
 ) -> Result<T, Vec<String>> {
-    let mut waiting = addresses.iter();
     let mut attempts = FuturesUnordered::new();
     let mut problems = Vec::new();
+    let mut next_at = Instant::now();
+    let mut end = next_at;
+    let mut may_come = true;
     loop {
-        let begun = waiting.next().map(|remote| attempts.push(attempt(*remote)));
-        let next = tokio::time::sleep(NEXT_ADDRESS);
+        let next = async {
+            tokio::time::sleep_until(next_at).await;
+            candidates.next().await
+        };
         tokio::select! {
-            () = next, if begun.is_some() => {}
+            next = next, if may_come => match next {
+                Some(remote) => {
+                    attempts.push(attempt(remote));
+                    next_at = Instant::now() + NEXT_ADDRESS;
+                }
+                None => may_come = false,
+            },
             Some(result) = attempts.next() => match result {
                 Ok(won) => return Ok(won),
-                Err(problem) => problems.push(problem),
+                Err(problem) => {
+                    problems.push(problem);
+                    next_at = Instant::now();
+                    end = next_at + MORE_ADDRESSES;
+                }
             },
+            // Those that were known may work by now.
+            () = tokio::time::sleep_until(end), if attempts.is_empty() && !problems.is_empty() => {
+                return Err(problems);
+            }
             else => return Err(problems),
         }
     }
@@ -165,6 +247,7 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
     let transport = *shared.transport.borrow();
     driver.with(|session, now| session.set_transport(now, transport));
     driver.add_channel(spec, new);
+    shared.note_reached(remote, true);
     tracing::info!(link = %link.name, %remote, "a session with the gateway has begun");
     First {
         driver,
@@ -174,32 +257,15 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
     }
 }
 
-/// The socket addresses of a gateway.
-pub(super) async fn resolve(addresses: &[HostPort]) -> Result<Vec<SocketAddr>, String> {
-    let mut resolved = Vec::new();
-    let mut problem = String::from("the gateway has no address");
-    for address in addresses {
-        if let Some(address) = address.socket_addr() {
-            resolved.push(address);
-            continue;
-        }
-        match tokio::net::lookup_host(address.to_string()).await {
-            Ok(found) => resolved.extend(found),
-            Err(error) => problem = format!("{address}: {error}"),
-        }
-    }
-    resolved.truncate(MAX_ADDRESSES);
-    if resolved.is_empty() {
-        Err(problem)
-    } else {
-        Ok(resolved)
-    }
-}
-
 /// Time that an address has to answer before the next one is tried as well. Source: RFC 8305
 /// section 8, the least that it permits.
 const NEXT_ADDRESS: Duration = Duration::from_millis(100);
+/// Time in which further addresses may be found when all others have failed.
+const MORE_ADDRESSES: Duration = Duration::from_millis(300);
+/// A gateway that restarts is away for a moment.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Whoever waits for a gateway that was away notices little of it.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_ADDRESSES: usize = 16;
 /// At most 64 bytes of UTF-8.
 const MAX_NAME: usize = 16;

@@ -31,6 +31,8 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     tasks.spawn(association::keep(Arc::clone(shared), driver.clone()));
     let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
+    // What was said while there was no session.
+    shared.lock_keepers().clear();
     while driver.closed().is_none() {
         // Links come and go, and the rules for their names hold for their numbers.
         shared.tell_rules(&driver);
@@ -162,6 +164,7 @@ impl LinkKeeper {
             return;
         }
         self.remote = Some(remote);
+        self.shared.note_reached(remote, false);
         tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
         self.publish(None);
     }

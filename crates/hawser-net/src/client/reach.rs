@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::address_choice::alike;
-use super::first::resolve;
 use super::join_error::JoinError;
 use super::shared::Shared;
 use crate::bind;
@@ -26,8 +25,9 @@ pub(super) async fn reach(
     shared: &Shared,
     link: &Link,
 ) -> Result<(SocketAddr, TcpStream), JoinError> {
-    let addresses = resolve(&shared.config.addresses).await;
-    let addresses = addresses.map_err(JoinError::NoAddress)?;
+    let mut candidates = shared.candidates(&shared.usable_links());
+    let mut addresses = Vec::new();
+    let mut may_come = true;
     let options = shared.socket_options();
     let attempt = async |remote| {
         let begun = Instant::now();
@@ -35,7 +35,7 @@ pub(super) async fn reach(
         let stream = bind::connect_on_link(link, remote, &options).await;
         (remote, begun.elapsed(), stream)
     };
-    let mut attempts: FuturesUnordered<_> = addresses.iter().map(|at| attempt(*at)).collect();
+    let mut attempts = FuturesUnordered::new();
     let mut answered: Vec<(SocketAddr, Duration, TcpStream)> = Vec::new();
     let mut problem = None;
     let begun = Instant::now();
@@ -44,14 +44,21 @@ pub(super) async fn reach(
     loop {
         tokio::select! {
             () = tokio::time::sleep_until(end.unwrap_or(begun)), if end.is_some() => break,
-            attempt = attempts.next() => match attempt {
-                Some((remote, took, Ok(stream))) => {
-                    end.get_or_insert(begun + alike(took));
+            remote = candidates.next(), if may_come => match remote {
+                Some(remote) => {
+                    addresses.push(remote);
+                    attempts.push(attempt(remote));
+                }
+                None => may_come = false,
+            },
+            Some(attempt) = attempts.next() => match attempt {
+                (remote, took, Ok(stream)) => {
+                    end.get_or_insert(Instant::now().max(begun + alike(took)));
                     answered.push((remote, took, stream));
                 }
-                Some((_, _, Err(error))) => problem = Some(error),
-                None => break,
+                (_, _, Err(error)) => problem = Some(error),
             },
+            else => break,
         }
     }
     let times = answered.iter().map(|(remote, took, _)| (*remote, *took));
@@ -67,8 +74,9 @@ pub(super) async fn reach(
             Ok((remote, stream))
         }
         (None, Some(problem)) => Err(problem.into()),
-        (None, None) => Err(JoinError::NoAddress(
-            "the gateway has no address".to_owned(),
-        )),
+        (None, None) => Err(JoinError::NoAddress(match candidates.problems() {
+            problems if problems.is_empty() => "the gateway has no address".to_owned(),
+            problems => problems.join("; "),
+        })),
     }
 }

@@ -14,6 +14,7 @@ use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
 
 use super::address_choice::choose;
+use super::candidates::{Candidates, Locator};
 use super::config::ClientConfig;
 use crate::bind::SocketOptions;
 use crate::congestion::Congestion;
@@ -33,6 +34,9 @@ pub(super) struct Shared {
     pub(super) association_problem: watch::Sender<Option<String>>,
     pub(super) current: watch::Sender<State>,
     keepers: Mutex<BTreeMap<LinkIndex, LinkStatus>>,
+    locator: Locator,
+    /// Addresses where the gateway has proved its key, the latest first.
+    pub(super) reached: watch::Sender<Vec<SocketAddr>>,
     /// The client ends with its first session that the gateway has answered in.
     pub(super) once: bool,
     /// True if the next session begins with the invite rather than with the client's own key.
@@ -78,6 +82,8 @@ impl Shared {
             scheduler: watch::Sender::new(config.session.scheduler),
             transport: watch::Sender::new(config.transport),
             association_problem: watch::Sender::new(None),
+            reached: watch::Sender::new(config.reached.iter().copied().take(MAX_REACHED).collect()),
+            locator: Locator::default(),
             config,
             congestion,
             links,
@@ -109,6 +115,65 @@ impl Shared {
         };
         usable.retain(|link| !self.is_forbidden(link));
         usable
+    }
+
+    /// The gateway's addresses, for use over `links`.
+    pub(super) fn candidates(&self, links: &[Link]) -> Candidates {
+        let reached = self.reached.borrow().clone();
+        self.locator.search(&reached, &self.config.addresses, links)
+    }
+
+    /// The gateway has proved its key at `remote`; `is_best`: ahead of all other addresses.
+    pub(super) fn note_reached(&self, remote: SocketAddr, is_best: bool) {
+        self.reached.send_if_modified(|reached| {
+            let place = reached.iter().position(|known| *known == remote);
+            if place == Some(0) || (place.is_some() && !is_best) {
+                return false;
+            }
+            reached.retain(|known| *known != remote);
+            let end = reached.len().min(MAX_REACHED - 1);
+            reached.truncate(end);
+            let at = if is_best { 0 } else { end };
+            reached.insert(at, remote);
+            true
+        });
+    }
+
+    /// The gateway is about to be tried over these `links`, and over no others.
+    pub(super) fn begin_trying(&self, links: &[Link]) {
+        if matches!(*self.current.borrow(), State::Connecting(_)) {
+            let is_tried = |index: &LinkIndex| links.iter().any(|link| link.index == *index);
+            self.lock_keepers().retain(|index, _| is_tried(index));
+        }
+    }
+
+    /// The last attempt to connect over `link` has failed.
+    pub(super) fn note_problem(&self, link: &Link, problem: &str) {
+        if matches!(*self.current.borrow(), State::Connecting(_)) {
+            let status = LinkStatus {
+                link: link.clone(),
+                remote: None,
+                problem: Some(problem.to_owned()),
+            };
+            let mut keepers = self.lock_keepers();
+            keepers.insert(link.index, status);
+            let problems = keepers.values().filter_map(|it| it.problem.clone());
+            let mut problems: Vec<_> = problems.collect();
+            drop(keepers);
+            problems.dedup();
+            self.publish_problem(&problems.join("; "));
+        }
+    }
+
+    /// Tells why there is no session yet.
+    pub(super) fn publish_problem(&self, problem: &str) {
+        self.current.send_if_modified(|state| match state {
+            State::Connecting(last) if last.as_deref() != Some(problem) => {
+                *last = Some(problem.into());
+                true
+            }
+            _ => false,
+        });
     }
 
     /// The invite, for as long as this client is not known to be enrolled.
@@ -168,3 +233,5 @@ impl Shared {
 
 /// Unsent data in the kernel until the channel's rate is known.
 const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
+/// Gateways have a few addresses, and those that have changed are soon forgotten.
+const MAX_REACHED: usize = 8;

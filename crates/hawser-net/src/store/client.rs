@@ -1,5 +1,7 @@
 //! The gateways that a client has enrolled with.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
@@ -29,6 +31,9 @@ pub struct EnrolledGateway {
     pub addresses: Vec<HostPort>,
     /// Time at which this client enrolled with it, the last time if more than once.
     pub enrolled_at: UnixTime,
+    /// Where it was reached before, the latest address first. Its names may lead elsewhere by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reached: Vec<SocketAddr>,
     /// It is for connections to itself alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer_only: bool,
@@ -91,6 +96,9 @@ impl ClientStore {
         peer_only: bool,
     ) -> Result<(), StoreError> {
         self.file.update(|state| {
+            let mut known = state.gateways.iter();
+            let before = known.find(|gateway| gateway.key == key);
+            let reached = before.map_or_else(Vec::new, |before| before.reached.clone());
             state.gateways.retain(|gateway| gateway.key != key);
             if state.gateways.len() >= MAX_GATEWAYS {
                 return Err(StoreError::Full {
@@ -103,8 +111,21 @@ impl ClientStore {
                 key,
                 addresses,
                 enrolled_at: now,
+                reached,
                 peer_only,
             });
+            Ok(())
+        })
+    }
+
+    /// Remembers where the gateway `key` was reached, the latest address first; the first 16 are
+    /// kept. Of one that is not known nothing is kept.
+    pub fn note_reached(&self, key: &PublicKey, reached: &[SocketAddr]) -> Result<(), StoreError> {
+        self.file.update(|state| {
+            let mut gateways = state.gateways.iter_mut();
+            if let Some(gateway) = gateways.find(|gateway| gateway.key == *key) {
+                gateway.reached = reached.iter().take(MAX_ADDRESSES).copied().collect();
+            }
             Ok(())
         })
     }
@@ -149,6 +170,21 @@ mod tests {
 
     fn key(n: u8) -> PublicKey {
         PublicKey::from_bytes([n; 32])
+    }
+
+    #[test]
+    fn where_a_gateway_was_reached_is_kept_when_it_is_enrolled_with_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = StateDir::resolve(Some(parent.path().to_path_buf())).unwrap();
+        let store = ClientStore::open(&dir).unwrap();
+        let reached = ["192.0.2.1:7443", "[2001:db8::1]:7443"].map(|it| it.parse().unwrap());
+        store.note_reached(&key(1), &reached).unwrap();
+        assert_eq!(store.gateway(&key(1)), None);
+        store.remember(key(1), &[], UnixTime::from_secs(1)).unwrap();
+        store.note_reached(&key(1), &reached).unwrap();
+        store.remember(key(1), &[], UnixTime::from_secs(2)).unwrap();
+        let again = ClientStore::open(&dir).unwrap();
+        assert_eq!(again.gateway(&key(1)).unwrap().reached, reached);
     }
 
     #[test]

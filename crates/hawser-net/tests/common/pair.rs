@@ -154,6 +154,7 @@ impl Pair {
             identity,
             gateway: self.key,
             addresses: self.addresses(),
+            reached: Vec::new(),
             invite,
             name: "test".to_owned(),
             links: Vec::new(),

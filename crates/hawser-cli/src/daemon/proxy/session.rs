@@ -1,5 +1,6 @@
 //! The client's side of `up`, `send` and `bench`: which gateway, and how to reach it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,19 +82,26 @@ impl Target {
     pub(crate) async fn connect(self, state: &StateDir, links: Links) -> anyhow::Result<Client> {
         let (gateway, addresses) = (self.config.gateway, self.config.addresses.clone());
         let has_invite = self.config.invite.is_some();
+        let store = ClientStore::open(state)?;
         if self.known {
             if has_invite {
                 // Becomes the one to use when none is named, with what may be new addresses.
-                ClientStore::open(state)?.remember(gateway, &addresses, UnixTime::now())?;
+                store.remember(gateway, &addresses, UnixTime::now())?;
             }
-            return Ok(Client::start_enrolled(self.config, links));
+            let client = Client::start_enrolled(self.config, links);
+            tokio::spawn(keep_reached(store, gateway, client.reached()));
+            return Ok(client);
         }
         let client = Client::start(self.config, links);
         client
             .enrolled(ENROL_PATIENCE)
             .await
             .context("enrolment failed")?;
-        ClientStore::open(state)?.remember(gateway, &addresses, UnixTime::now())?;
+        store.remember(gateway, &addresses, UnixTime::now())?;
+        let mut reached = client.reached();
+        // Was reached already.
+        reached.mark_changed();
+        tokio::spawn(keep_reached(store, gateway, reached));
         Ok(client)
     }
 }
@@ -127,6 +135,7 @@ impl ClientMaker {
             identity: self.state.identity()?,
             gateway,
             addresses,
+            reached: self.reached(&gateway),
             invite,
             name: machine_name(),
             links: self.links.clone(),
@@ -136,6 +145,27 @@ impl ClientMaker {
             express: self.session.express,
             transport: self.session.transport,
         })
+    }
+
+    /// Where the gateway was reached in earlier runs.
+    fn reached(&self, gateway: &PublicKey) -> Vec<SocketAddr> {
+        let store = ClientStore::open(&self.state);
+        let known = store.ok().and_then(|store| store.gateway(gateway));
+        known.map_or_else(Vec::new, |known| known.reached)
+    }
+}
+
+/// Writes down where the gateway is reached, for the next start, for as long as the client lives.
+async fn keep_reached(
+    store: ClientStore,
+    gateway: PublicKey,
+    mut reached: watch::Receiver<Vec<SocketAddr>>,
+) {
+    while reached.changed().await.is_ok() {
+        let latest = reached.borrow_and_update().clone();
+        if let Err(error) = store.note_reached(&gateway, &latest) {
+            tracing::warn!(%error, "where the gateway was reached is not remembered");
+        }
     }
 }
 

@@ -48,6 +48,7 @@ impl Client {
             identity: identity(number),
             gateway: order.key,
             addresses: vec![HostPort::new(gateway, order.gateway.port())?],
+            reached: Vec::new(),
             invite: None,
             name: String::new(),
             links: order.links.clone(),

@@ -112,6 +112,7 @@ async fn join_over_both(address: &str) {
         identity: Identity::from_seed([2; 32]),
         gateway: Identity::from_seed([1; 32]).public(),
         addresses: vec![address.parse::<HostPort>().unwrap()],
+        reached: Vec::new(),
         invite: None,
         name: String::new(),
         links: PAIRS.map(|(_, far)| far.to_owned()).to_vec(),

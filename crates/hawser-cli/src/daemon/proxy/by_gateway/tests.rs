@@ -95,6 +95,7 @@ async fn the_director_knows_of_the_gateway_before_anything_is_said_of_its_sessio
         identity: Identity::from_seed([1; 32]),
         gateway: Identity::from_seed([2; 32]).public(),
         addresses: vec!["127.0.0.1:9".parse().unwrap()],
+        reached: Vec::new(),
         invite: None,
         name: "test".to_owned(),
         links: Vec::new(),

@@ -1,0 +1,194 @@
+//! A gateway that is given by name, while the link that the system's resolver asks over is silent.
+
+use std::process::Command;
+use std::time::Instant;
+
+use hawser_skip::name_server::{NameServer, serve_names_if_asked};
+use hawser_skip::namespace::{Neighbour, in_namespace, ip};
+
+use serde_json::Value;
+
+use super::connections::add_link;
+use super::program::{Daemon, Place, read, until};
+
+/// Two links to a router, where a gateway and a name server run.
+struct Net {
+    place: Place,
+    router: Neighbour,
+    /// Ended before its namespace.
+    _server: NameServer,
+}
+
+impl Net {
+    fn new(test: &str) -> Self {
+        let router = Neighbour::start();
+        ip("link set lo up");
+        router.ip("link set lo up");
+        add_link(&router, 1, "dsl");
+        add_link(&router, 2, "lte");
+        router.ip(&format!("address add {GATEWAY}/32 dev lo"));
+        router.ip(&format!("address add {SERVER}/32 dev lo"));
+        let zone = format!("gw.example.org={GATEWAY}");
+        let server = NameServer::start(&router, test, &zone);
+        let place = Place::new();
+        std::fs::write(place.path("resolv.conf"), format!("nameserver {SERVER}\n")).unwrap();
+        Self {
+            place,
+            router,
+            _server: server,
+        }
+    }
+
+    /// What goes by this link is lost from now on, either way. It keeps its carrier and its routes.
+    fn set_silent(&self, link: &str) {
+        let net = if link == "dsl" { 1 } else { 2 };
+        // A neighbour's address that nobody has.
+        let nobody = format!("lladdr 02:00:00:00:00:ff nud permanent dev {link}");
+        ip(&format!("neighbour replace 10.{net}.0.1 {nobody}"));
+        self.router
+            .ip(&format!("neighbour replace 10.{net}.0.2 {nobody}"));
+    }
+
+    fn gateway(&self) -> Daemon {
+        let invite = self.place.path("invite");
+        let mut serve = self.router.command(env!("CARGO_BIN_EXE_hawser"));
+        serve.arg("--state").arg(self.place.path("gateway"));
+        serve.args(["serve", "--listen", &format!("{GATEWAY}:7443")]);
+        serve.args(["--advertise", "gw.example.org", "--invite-file"]);
+        serve.arg(&invite);
+        let gateway = self.place.launch_command("gateway", serve);
+        until("an invite is written", || invite.exists(), || gateway.log());
+        gateway
+    }
+
+    /// `hawser up`, whose system asks the name server over the first link.
+    fn up(&self, arguments: &[&str]) -> Daemon {
+        let config = self.place.path("resolv.conf");
+        let cover = format!("mount --bind {} /etc/resolv.conf", config.display());
+        let mut up = Command::new("unshare");
+        up.args(["--mount", "--", "sh", "-c"]);
+        up.args([
+            &format!("{cover} && exec \"$@\""),
+            "sh",
+            env!("CARGO_BIN_EXE_hawser"),
+        ]);
+        up.arg("--state").arg(self.place.path("client"));
+        up.args(["up", "--listen", "127.0.0.1:0"]).args(arguments);
+        self.place.launch_command("client", up)
+    }
+
+    /// The client's session in which the gateway has answered.
+    fn session(&self) -> Option<String> {
+        let status = self.place.status("client")?;
+        let session = &status["sessions"][0];
+        let mut paths = session["paths"].as_array()?.iter();
+        let has_answered = paths.any(|path| path["bytes_received"].as_u64() > Some(0));
+        let is_up = session["state"] == "established" && has_answered;
+        is_up.then(|| session["id"].to_string())
+    }
+
+    fn until_both_links_carry(&self, client: &Daemon) {
+        let both = || {
+            let status = self.place.status("client").unwrap_or_default();
+            let paths = status["sessions"][0]["paths"].as_array().cloned();
+            let carries = |path: &Value| path["bytes_received"].as_u64() > Some(0);
+            paths
+                .unwrap_or_default()
+                .iter()
+                .filter(|path| carries(path))
+                .count()
+                == 2
+        };
+        until("both links carry", both, || client.log());
+    }
+
+    /// Waits until the client has another session than `before`, and says how long that took.
+    fn until_connected(&self, what: &str, before: Option<String>, [client, gateway]: [&Daemon; 2]) {
+        let begun = Instant::now();
+        let says = || format!("client:\n{}\ngateway:\n{}", client.log(), gateway.log());
+        let is_connected = || self.session().is_some_and(|now| Some(now) != before);
+        until(what, is_connected, says);
+        println!(
+            "{what}: connected after {:.2} s",
+            begun.elapsed().as_secs_f64()
+        );
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for link in ["dsl", "lte"] {
+            ip(&format!("link del {link}"));
+        }
+    }
+}
+
+/// Runs `body` with either link silent.
+fn with_either_silent(test: &str, body: impl Fn(&Net, &str)) {
+    in_namespace(test, || {
+        serve_names_if_asked();
+        if !has_mounts() {
+            hawser_skip::skip(&format!("end_to_end::{test}"), "no mount namespace here");
+            return;
+        }
+        for silent in ["dsl", "lte"] {
+            body(&Net::new(test), silent);
+        }
+    });
+}
+
+fn has_mounts() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--mount", "--", "true"])
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_client_starts_and_restarts_although_any_one_link_is_silent() {
+    let test = "silent_link::a_client_starts_and_restarts_although_any_one_link_is_silent";
+    with_either_silent(test, |net, silent| {
+        let gateway = net.gateway();
+        net.set_silent(silent);
+        let invite = net.place.invite();
+        let client = net.up(&["--gateway", &invite]);
+        net.until_connected(
+            &format!("{silent} silent, first start"),
+            None,
+            [&client, &gateway],
+        );
+        client.kill();
+        let state = net.place.path("client").join("client.json");
+        let known = |state: &str| state.contains(&format!("{GATEWAY}:7443"));
+        assert!(known(&read(&state)), "{}", read(&state));
+        let client = net.up(&[]);
+        net.until_connected(
+            &format!("{silent} silent, restart"),
+            None,
+            [&client, &gateway],
+        );
+        client.kill();
+    });
+}
+
+#[test]
+fn a_gateway_that_restarts_is_found_although_any_one_link_is_silent() {
+    let test = "silent_link::a_gateway_that_restarts_is_found_although_any_one_link_is_silent";
+    with_either_silent(test, |net, silent| {
+        let gateway = net.gateway();
+        let client = net.up(&["--gateway", &net.place.invite()]);
+        net.until_connected("both links well, first start", None, [&client, &gateway]);
+        net.until_both_links_carry(&client);
+        let before = net.session();
+        net.set_silent(silent);
+        gateway.kill();
+        let gateway = net.gateway();
+        let what = format!("{silent} silent, gateway restarted");
+        net.until_connected(&what, before, [&client, &gateway]);
+        client.kill();
+    });
+}
+
+/// Addresses as on the internet, behind either link.
+const GATEWAY: &str = "11.22.33.44";
+const SERVER: &str = "11.22.33.53";

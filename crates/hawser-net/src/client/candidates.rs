@@ -1,0 +1,210 @@
+//! The addresses at which the gateway may be: those where it was, those that were given, and those
+//! that its names lead to, as they are found.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hawser_types::{Host, HostName};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::host_port::HostPort;
+use crate::links::Link;
+use crate::names::{Finding, Names};
+
+/// Finds the gateway's addresses for all of a client's tasks, one search at a time.
+#[derive(Debug, Default)]
+pub(super) struct Locator {
+    names: Names,
+    latest: Mutex<Option<Search>>,
+}
+
+#[derive(Debug)]
+struct Search {
+    begun: Instant,
+    links: Vec<Link>,
+    found: watch::Receiver<Found>,
+}
+
+/// What a search has found so far.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    /// Only ever gets more.
+    addresses: Vec<SocketAddr>,
+    /// Some of them are what a name leads to, or no name was asked.
+    is_answered: bool,
+    /// What the searches for names said that found nothing.
+    problems: Vec<String>,
+}
+
+/// The addresses of a search, each given once, at once or when it is found.
+#[derive(Debug)]
+pub(super) struct Candidates {
+    found: watch::Receiver<Found>,
+    given: usize,
+}
+
+impl Locator {
+    /// Looks for the gateway over `links`. It was `reached` at these addresses, and was given as
+    /// `addresses`, whose names are looked up unless that was done a moment ago.
+    pub(super) fn search(
+        &self,
+        reached: &[SocketAddr],
+        addresses: &[HostPort],
+        links: &[Link],
+    ) -> Candidates {
+        let mut latest = self.lock();
+        if let Some(latest) = &*latest
+            && latest.holds(links)
+        {
+            return Candidates::new(latest.found.clone());
+        }
+        let (sender, found) = watch::channel(Found::known(reached, addresses));
+        *latest = Some(Search {
+            begun: Instant::now(),
+            links: links.to_vec(),
+            found: found.clone(),
+        });
+        if addresses.iter().any(|it| it.socket_addr().is_none()) {
+            let (names, addresses) = (self.names.clone(), addresses.to_vec());
+            tokio::spawn(look_up(names, addresses, links.to_vec(), sender));
+        }
+        Candidates::new(found)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Search>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Search {
+    /// True if it goes on, or has found what would be found again.
+    fn holds(&self, links: &[Link]) -> bool {
+        let goes_on = self.found.has_changed().is_ok();
+        let is_fresh = self.found.borrow().is_answered && self.begun.elapsed() < MAX_AGE;
+        self.links == links && (goes_on || is_fresh)
+    }
+}
+
+impl Found {
+    fn known(reached: &[SocketAddr], addresses: &[HostPort]) -> Self {
+        let mut known = Self::default();
+        let literal = addresses.iter().filter_map(HostPort::socket_addr);
+        known.add(reached.iter().copied().chain(literal));
+        known.is_answered = addresses.iter().all(|it| it.socket_addr().is_some());
+        known
+    }
+
+    fn add(&mut self, addresses: impl Iterator<Item = SocketAddr>) {
+        for address in addresses {
+            let is_new = !self.addresses.contains(&address);
+            if is_new && self.addresses.len() < MAX_ADDRESSES {
+                self.addresses.push(address);
+            }
+        }
+    }
+}
+
+impl Candidates {
+    fn new(found: watch::Receiver<Found>) -> Self {
+        Self { found, given: 0 }
+    }
+
+    /// The next address; `None` when there will be no more. May be cancelled.
+    pub(super) async fn next(&mut self) -> Option<SocketAddr> {
+        loop {
+            let next = self
+                .found
+                .borrow_and_update()
+                .addresses
+                .get(self.given)
+                .copied();
+            if next.is_some() {
+                self.given += 1;
+                return next;
+            }
+            self.found.changed().await.ok()?;
+        }
+    }
+
+    /// All addresses, as far as they are found within a moment.
+    pub(super) async fn all(mut self) -> Vec<SocketAddr> {
+        let mut all = Vec::new();
+        let collecting = async {
+            while let Some(address) = self.next().await {
+                all.push(address);
+            }
+        };
+        let _ = timeout(MOMENT, collecting).await;
+        all
+    }
+
+    /// Why there are not more of them.
+    pub(super) fn problems(&self) -> Vec<String> {
+        self.found.borrow().problems.clone()
+    }
+}
+
+/// Looks all names up at once, and tells of each answer as it comes.
+async fn look_up(
+    names: Names,
+    addresses: Vec<HostPort>,
+    links: Vec<Link>,
+    found: watch::Sender<Found>,
+) {
+    let search = async |name: &HostName, port: u16| {
+        let mut findings = pin!(names.search(name, &links));
+        while let Some(finding) = findings.next().await {
+            note(&found, &links, name, port, finding);
+        }
+    };
+    let searches: FuturesUnordered<_> = addresses
+        .iter()
+        .filter_map(|address| match address.host() {
+            Host::Name(name) => Some(search(name, address.port())),
+            Host::Ip(_) => None,
+        })
+        .collect();
+    let all = searches.for_each(|()| std::future::ready(()));
+    tokio::select! {
+        () = all => {}
+        // Nobody waits for it any more.
+        () = found.closed() => {}
+    }
+}
+
+fn note(
+    found: &watch::Sender<Found>,
+    links: &[Link],
+    name: &HostName,
+    port: u16,
+    finding: Finding,
+) {
+    let link = links.iter().find(|link| Some(link.index) == finding.link);
+    let asked = link.map_or("the system's resolver", |link| &link.name);
+    match finding.result {
+        Ok(addresses) => {
+            tracing::debug!(%name, asked, ?addresses, "the gateway's name was found");
+            let at = |ip: IpAddr| SocketAddr::new(ip.to_canonical(), port);
+            found.send_modify(|found| {
+                found.is_answered = true;
+                found.add(addresses.into_iter().map(at));
+            });
+        }
+        Err(error) => {
+            tracing::debug!(%name, asked, %error, "the gateway's name was not found");
+            let problem = format!("{name}, asked over {asked}: {error}");
+            found.send_modify(|found| found.problems.push(problem));
+        }
+    }
+}
+
+const MAX_ADDRESSES: usize = 16;
+/// Time for which names are not looked up again.
+const MAX_AGE: Duration = Duration::from_secs(10);
+/// Time for further addresses where one is enough to go on.
+const MOMENT: Duration = Duration::from_secs(1);
