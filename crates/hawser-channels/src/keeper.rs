@@ -32,7 +32,7 @@ pub struct ChannelKeeper {
     failures: u32,
     /// Rounds of attempts since the last channel joined.
     rounds: u32,
-    /// Joins that were broken off while the session had no channel at all.
+    /// Joins that were broken off since the last channel joined.
     turned_away: u32,
     /// Attempts since the last channel joined for which the gateway had granted no number.
     without_grant: u32,
@@ -53,8 +53,9 @@ pub enum KeeperAction {
     AbandonAttempts,
     /// Close this channel: the link needs one less.
     Drop(ChannelId),
-    /// Find out whether it is the gateway that breaks off joins. If it is, it does not know the
-    /// session, which is over.
+    /// Find out whether the gateway breaks off joins because it does not know the session. That is
+    /// so if it answers handshakes and none of the session's channels gives a sign of life: on a
+    /// silent link they look as before. The session is over then.
     AskGateway,
     /// End the session: no channel is left, and without one no number for another can come.
     EndSession,
@@ -158,9 +159,7 @@ impl ChannelKeeper {
             }
             AttemptFailure::Broken | AttemptFailure::NoChannel => {
                 self.failures = self.failures.saturating_add(1);
-                if failure == AttemptFailure::Broken && is_cut_off {
-                    self.turned_away += 1;
-                }
+                self.turned_away += u32::from(failure == AttemptFailure::Broken);
             }
         }
         if self.turned_away >= MAX_TURNED_AWAY {

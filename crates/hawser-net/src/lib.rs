@@ -23,6 +23,7 @@ mod congestion;
 mod driver;
 mod files;
 mod lock_order;
+mod sign_of_life;
 mod sys;
 
 pub use files::FileError;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -19,6 +20,7 @@ use super::shared::{LinkStatus, Shared};
 use crate::clock;
 use crate::driver::Driver;
 use crate::links::Link;
+use crate::sign_of_life::oldest_silent;
 
 /// Runs until the session ends.
 pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
@@ -169,10 +171,22 @@ impl LinkKeeper {
         self.publish(None);
     }
 
-    /// Joins are broken off. When the gateway proves that it is the one that does so, it was
-    /// restarted and does not know the session; else a host on the way does.
+    /// Joins are broken off. When the gateway proves that it is the one that does so, and answers
+    /// on no channel, it was restarted and does not know the session; else a host on the way does.
+    /// Channels of a silent link have not failed yet, and would live on for long.
     async fn ask_gateway(&self) {
-        if first::race(&self.shared).await.is_ok() && self.driver.channels().is_empty() {
+        let asked = clock::now();
+        let session = std::slice::from_ref(&self.driver);
+        let is_cut_off = self.driver.channels().is_empty()
+            || oldest_silent(session, SIGN_OF_LIFE).await.is_some();
+        if !is_cut_off || first::race(&self.shared).await.is_err() {
+            return;
+        }
+        if !self
+            .driver
+            .with(|session, _| session.was_heard_since(asked))
+        {
+            tracing::info!(link = %self.link.name, "the gateway does not know the session");
             self.driver.abort();
         }
     }
@@ -215,6 +229,9 @@ impl From<&JoinError> for AttemptFailure {
         }
     }
 }
+
+/// Three round trips of a slow link.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 type Joined = Result<(ChannelId, SocketAddr), JoinError>;
 type Attempt = std::pin::Pin<Box<dyn Future<Output = (ChannelRole, Joined)> + Send>>;

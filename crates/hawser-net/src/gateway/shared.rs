@@ -13,12 +13,13 @@ use tokio::sync::{mpsc, watch};
 use super::association::Associations;
 use super::config::{Admission, GatewayConfig};
 use super::half_open::HalfOpen;
-use super::probe::{self, Probing};
+use super::probe::Probing;
 use super::shares::Shares;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::identity::PublicKey;
 use crate::session::SessionHandle;
+use crate::sign_of_life::oldest_silent;
 use crate::stream::BondStream;
 use crate::tls::TlsServer;
 
@@ -204,7 +205,7 @@ impl Shared {
             own
         };
         let drivers: Vec<Driver> = own.into_iter().map(|(_, driver)| driver).collect();
-        if let Some(silent) = probe::oldest_silent(&drivers).await {
+        if let Some(silent) = oldest_silent(&drivers, SIGN_OF_LIFE).await {
             tracing::info!(session = %silent.id(), %peer, "a silent session makes room");
             self.lock_sessions().remove(&silent.id());
             silent.abort();
@@ -230,5 +231,7 @@ impl Shared {
     }
 }
 
+/// A round trip of the slowest links, and a retransmission.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 /// Time in which a client that is not admitted is told so.
 pub(super) const REFUSED_PATIENCE: Duration = Duration::from_millis(500);

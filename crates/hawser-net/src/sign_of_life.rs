@@ -1,0 +1,27 @@
+//! Finds sessions whose far end is gone although their connections have not failed yet.
+
+use std::time::Duration;
+
+use crate::clock;
+use crate::driver::Driver;
+
+/// Asks sessions for a sign of life; returns the first whose peer's host gives none within
+/// `patience`. `None` as soon as all have answered, or are over.
+pub(crate) async fn oldest_silent(sessions: &[Driver], patience: Duration) -> Option<&Driver> {
+    let asked = clock::now();
+    for session in sessions {
+        session.with(|session, now| session.probe(now));
+    }
+    let is_silent = |driver: &&Driver| {
+        driver.closed().is_none() && !driver.with(|session, _| session.was_heard_since(asked))
+    };
+    for _ in 0..LOOKS {
+        if !sessions.iter().any(|driver| is_silent(&driver)) {
+            return None;
+        }
+        tokio::time::sleep(patience / LOOKS).await;
+    }
+    sessions.iter().find(is_silent)
+}
+
+const LOOKS: u32 = 40;
