@@ -48,7 +48,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Run(args) => return run::run(setup, &args).await,
             Command::Send(args) => send::run(setup, &args).await,
             Command::Receive(args) => receive::run(setup, &args).await,
-            Command::Invite(args) => invite::invite(setup, &args),
+            Command::Invite(args) => invite::invite(setup, &args).await,
             Command::Peers(args) => peers::peers(setup, &args).await,
             Command::Status(args) => status::run(setup, args).await,
             Command::Links(args) => links::run(setup, args).await,

@@ -12,23 +12,26 @@ use serde_json::{Value, json};
 
 use crate::args::{InviteAction, InviteArgs};
 use crate::daemon::gateway::door::{ADDRESSES, DEFAULT_TTL, new_invite};
+use crate::daemon::gateway::found::with_found;
 use crate::setup::{Setup, show, show_json};
 
 /// Makes an invite, lists them, or revokes one.
-pub(crate) fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<()> {
+pub(crate) async fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<()> {
     let state = gateway_state(setup)?;
     let store = GatewayStore::open(state)?;
     match &args.action {
-        None => make(state, &store, args.ttl.unwrap_or(DEFAULT_TTL)),
+        None => make(state, &store, args.ttl.unwrap_or(DEFAULT_TTL)).await,
         Some(InviteAction::List(table)) => list(&store, table.json),
         Some(InviteAction::Revoke { id }) => revoke(&store, *id),
     }
 }
 
-/// Makes one that carries the addresses that the last `hawser serve` has advertised.
-fn make(state: &StateDir, store: &GatewayStore, ttl: Duration) -> anyhow::Result<()> {
+/// Makes one that carries the addresses that the last `hawser serve` has advertised, and what
+/// their names lead to.
+async fn make(state: &StateDir, store: &GatewayStore, ttl: Duration) -> anyhow::Result<()> {
     let gateway = state.identity()?.public();
-    let invite = new_invite(store, gateway, addresses(state)?, ttl)?;
+    let addresses = with_found(&addresses(state)?).await;
+    let invite = new_invite(store, gateway, addresses, ttl)?;
     show(&format!("{}\n", invite.to_line().as_str()))
 }
 

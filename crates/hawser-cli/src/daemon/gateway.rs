@@ -2,5 +2,6 @@
 
 pub(crate) mod door;
 pub(crate) mod far_end;
+pub(crate) mod found;
 pub(crate) mod measure;
 pub(crate) mod own;

@@ -49,9 +49,17 @@ impl Net {
             .ip(&format!("neighbour replace 10.{net}.0.2 {nobody}"));
     }
 
-    fn gateway(&self) -> Daemon {
+    /// A gateway that advertises its name; `asks`: its system asks the name server.
+    fn gateway(&self, asks: bool) -> Daemon {
         let invite = self.place.path("invite");
-        let mut serve = self.router.command(env!("CARGO_BIN_EXE_hawser"));
+        let mut serve = match asks {
+            true => {
+                let mut command = self.router.command("unshare");
+                self.cover(&mut command);
+                command
+            }
+            false => self.router.command(env!("CARGO_BIN_EXE_hawser")),
+        };
         serve.arg("--state").arg(self.place.path("gateway"));
         serve.args(["serve", "--listen", &format!("{GATEWAY}:7443")]);
         serve.args(["--advertise", "gw.example.org", "--invite-file"]);
@@ -63,18 +71,26 @@ impl Net {
 
     /// `hawser up`, whose system asks the name server over the first link.
     fn up(&self, arguments: &[&str]) -> Daemon {
-        let config = self.place.path("resolv.conf");
-        let cover = format!("mount --bind {} /etc/resolv.conf", config.display());
         let mut up = Command::new("unshare");
-        up.args(["--mount", "--", "sh", "-c"]);
-        up.args([
-            &format!("{cover} && exec \"$@\""),
-            "sh",
-            env!("CARGO_BIN_EXE_hawser"),
-        ]);
+        self.cover(&mut up);
         up.arg("--state").arg(self.place.path("client"));
         up.args(["up", "--listen", "127.0.0.1:0"]).args(arguments);
         self.place.launch_command("client", up)
+    }
+
+    /// Arguments of `unshare` that run the program with another `resolv.conf`.
+    fn cover(&self, unshare: &mut Command) {
+        let config = self.place.path("resolv.conf");
+        let cover = format!("mount --bind {} /etc/resolv.conf", config.display());
+        let program = env!("CARGO_BIN_EXE_hawser");
+        unshare.args(["--mount", "--", "sh", "-c"]);
+        unshare.args([&format!("{cover} && exec \"$@\""), "sh", program]);
+    }
+
+    /// What the client remembers of its gateways.
+    fn client_state(&self) -> Value {
+        let state = self.place.path("client").join("client.json");
+        serde_json::from_str(&read(&state)).unwrap()
     }
 
     /// The client's session in which the gateway has answered.
@@ -87,19 +103,17 @@ impl Net {
         is_up.then(|| session["id"].to_string())
     }
 
-    fn until_both_links_carry(&self, client: &Daemon) {
-        let both = || {
+    fn until_complete(&self, client: &Daemon) {
+        let is_complete = || {
             let status = self.place.status("client").unwrap_or_default();
             let paths = status["sessions"][0]["paths"].as_array().cloned();
-            let carries = |path: &Value| path["bytes_received"].as_u64() > Some(0);
-            paths
-                .unwrap_or_default()
-                .iter()
-                .filter(|path| carries(path))
-                .count()
-                == 2
+            let channels = |path: &Value| path["channels"].as_array().map_or(0, Vec::len);
+            let paths = paths.unwrap_or_default();
+            paths.len() == 2 && paths.iter().all(|path| channels(path) == 2)
         };
-        until("both links carry", both, || client.log());
+        until("both links have their channels", is_complete, || {
+            client.log()
+        });
     }
 
     /// Waits until the client has another session than `before`, and says how long that took.
@@ -148,7 +162,7 @@ fn has_mounts() -> bool {
 fn a_client_starts_and_restarts_although_any_one_link_is_silent() {
     let test = "silent_link::a_client_starts_and_restarts_although_any_one_link_is_silent";
     with_either_silent(test, |net, silent| {
-        let gateway = net.gateway();
+        let gateway = net.gateway(false);
         net.set_silent(silent);
         let invite = net.place.invite();
         let client = net.up(&["--gateway", &invite]);
@@ -158,9 +172,15 @@ fn a_client_starts_and_restarts_although_any_one_link_is_silent() {
             [&client, &gateway],
         );
         client.kill();
-        let state = net.place.path("client").join("client.json");
-        let known = |state: &str| state.contains(&format!("{GATEWAY}:7443"));
-        assert!(known(&read(&state)), "{}", read(&state));
+        let known = net.client_state()["gateways"][0].clone();
+        assert_eq!(
+            known["addresses"],
+            serde_json::json!(["gw.example.org:7443"])
+        );
+        assert_eq!(
+            known["reached"],
+            serde_json::json!([format!("{GATEWAY}:7443")])
+        );
         let client = net.up(&[]);
         net.until_connected(
             &format!("{silent} silent, restart"),
@@ -175,14 +195,18 @@ fn a_client_starts_and_restarts_although_any_one_link_is_silent() {
 fn a_gateway_that_restarts_is_found_although_any_one_link_is_silent() {
     let test = "silent_link::a_gateway_that_restarts_is_found_although_any_one_link_is_silent";
     with_either_silent(test, |net, silent| {
-        let gateway = net.gateway();
+        let gateway = net.gateway(true);
         let client = net.up(&["--gateway", &net.place.invite()]);
         net.until_connected("both links well, first start", None, [&client, &gateway]);
-        net.until_both_links_carry(&client);
+        net.until_complete(&client);
+        // The invite had them.
+        let addresses = net.client_state()["gateways"][0]["addresses"].clone();
+        let expected = ["gw.example.org:7443", &format!("{GATEWAY}:7443")];
+        assert_eq!(addresses, serde_json::json!(expected));
         let before = net.session();
         net.set_silent(silent);
         gateway.kill();
-        let gateway = net.gateway();
+        let gateway = net.gateway(true);
         let what = format!("{silent} silent, gateway restarted");
         net.until_connected(&what, before, [&client, &gateway]);
         client.kill();

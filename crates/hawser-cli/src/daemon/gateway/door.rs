@@ -18,6 +18,7 @@ use hawser_session::SessionConfig;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+use super::found::{is_made_for, with_found};
 use crate::setup::{Setup, show};
 
 /// A gateway whose port is open.
@@ -62,15 +63,7 @@ impl Door {
         };
         remember_addresses(state, &addresses)?;
         store.limit_unused_invites(MAX_UNUSED_INVITES)?;
-        let invite = match wish.lacks_invite(&store, &addresses) {
-            true => Some(new_invite(
-                &store,
-                identity.public(),
-                addresses,
-                DEFAULT_TTL,
-            )?),
-            false => None,
-        };
+        let key = identity.public();
         let gateway = GatewayConfig {
             identity,
             session: SessionConfig {
@@ -91,6 +84,14 @@ impl Door {
             gateway = gateway.taking_associations();
         }
         let gateway = gateway.following(links);
+        // Clients are let in meanwhile.
+        let invite = match wish.lacks_invite(&store, &addresses) {
+            true => {
+                let addresses = with_found(&addresses).await;
+                Some(new_invite(&store, key, addresses, DEFAULT_TTL)?)
+            }
+            false => None,
+        };
         Ok(Self {
             gateway,
             store,
@@ -129,7 +130,8 @@ impl InviteWish<'_> {
                 let there = read_reference(&format!("@{}", path.display()));
                 there.is_ok_and(|there| {
                     let key = there.enrolment_identity().public();
-                    there.addresses() == addresses && open.any(|invite| invite.key == key)
+                    is_made_for(there.addresses(), addresses)
+                        && open.any(|invite| invite.key == key)
                 })
             }
             None => open.next().is_some(),

@@ -1,0 +1,92 @@
+//! What the names in a gateway's invites lead to.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hawser_net::host_port::HostPort;
+use hawser_net::invite::MAX_ADDRESSES;
+use hawser_net::links::{list_links, usable};
+use hawser_net::names::Names;
+use hawser_types::Host;
+use tokio::time::timeout;
+
+/// The addresses for an invite: those that are `advertised`, and behind them what the names among
+/// them lead to now. So a client that can't look a name up, or not yet, has addresses to try.
+pub(crate) async fn with_found(advertised: &[HostPort]) -> Vec<HostPort> {
+    let mut addresses = advertised.to_vec();
+    let finding = find_all(advertised, &mut addresses);
+    if timeout(PATIENCE, finding).await.is_err() {
+        tracing::debug!("the invite has names that were not found in time");
+    }
+    addresses.truncate(MAX_ADDRESSES);
+    addresses
+}
+
+/// True if an invite with the addresses `there` is one for those that are `advertised`: what the
+/// names lead to may have changed since.
+pub(crate) fn is_made_for(there: &[HostPort], advertised: &[HostPort]) -> bool {
+    let (Some(own), Some(found)) = (there.get(..advertised.len()), there.get(advertised.len()..))
+    else {
+        return false;
+    };
+    own == advertised && found.iter().all(|it| it.socket_addr().is_some())
+}
+
+async fn find_all(advertised: &[HostPort], addresses: &mut Vec<HostPort>) {
+    let links = list_links().await.unwrap_or_default();
+    let (links, names) = (usable(&links, &[]), Names::new());
+    for address in advertised {
+        let Host::Name(name) = address.host() else {
+            continue;
+        };
+        let found = names.lookup(name, &links).await.unwrap_or_default();
+        let found = found.into_iter().filter(leads_here);
+        for ip in found.take(MAX_FOUND) {
+            let more = HostPort::new(ip.into(), address.port());
+            addresses.extend(more.ok().filter(|more| !addresses.contains(more)));
+        }
+    }
+}
+
+/// Whether others may reach this machine there: hosts files know the own name as a loopback
+/// address.
+fn leads_here(ip: &IpAddr) -> bool {
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
+}
+
+/// A gateway that starts serves its clients' streams after this at the latest.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Addresses of one name, so that the line of an invite stays one.
+const MAX_FOUND: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<HostPort> {
+        texts.iter().map(|it| it.parse().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn names_of_this_machine_alone_add_nothing() {
+        let told = addresses(&["localhost:7443", "192.0.2.1:7443"]);
+        assert_eq!(with_found(&told).await, told);
+    }
+
+    #[test]
+    fn an_invite_is_for_the_same_addresses_whatever_their_names_led_to() {
+        let told = addresses(&["gw.example:7443", "192.0.2.1:7443"]);
+        let is_for = |more: &[&str]| {
+            let there = [told.clone(), addresses(more)].concat();
+            is_made_for(&there, &told)
+        };
+        assert!(is_for(&[]) && is_for(&["192.0.2.2:7443"]));
+        assert!(!is_for(&["other.example:7443"]));
+        assert!(!is_made_for(&told[..1], &told));
+        assert!(!is_made_for(&told, &addresses(&["192.0.2.1:7443"])));
+    }
+}
