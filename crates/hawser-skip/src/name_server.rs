@@ -33,6 +33,8 @@ impl NameServer {
         let said = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut said = said.map_while(Result::ok);
         assert!(said.any(|line| line.contains(READY)), "no name server");
+        // The test's program goes on to say how it does, and ends if nobody reads that.
+        thread::spawn(move || said.for_each(drop));
         Self(child)
     }
 }
