@@ -272,6 +272,18 @@ impl Director {
             .collect()
     }
 
+    /// Returns the links over which names may be looked up by the links' own servers: none while a
+    /// VPN has all traffic of a family, since its servers were chosen with it.
+    pub fn links_for_names(&self) -> Vec<Link> {
+        let links = &self.exits.links;
+        if links.tunnels(&self.link_rules).iter().any(Option::is_some) {
+            return Vec::new();
+        }
+        let links = links.iter().map(LinkRecord::link);
+        let allowed = links.filter(|link| !self.link_rules.permission(link).is_forbidden());
+        allowed.map(|link| Link::clone(link)).collect()
+    }
+
     /// True if a flow that was placed on `link`, as it was then, may go on towards `remote` in the
     /// same way.
     pub fn carries(&self, link: &Link, remote: IpAddr) -> bool {

@@ -14,13 +14,14 @@ use tokio::time::Instant;
 use crate::bonded::{BondDialer, SessionDialer as _};
 use crate::connect::ConnectOptions;
 use crate::connection::{
-    Counted, Decided, Origin, OverLinks, RememberingResolver, SharedDirector, TcpVia, Via, resolved,
+    Counted, Decided, LinkResolver, Origin, OverLinks, RememberingResolver, SharedDirector, TcpVia,
+    Via, resolved,
 };
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
 use crate::peer::{PeerSessions, Peers, Remote, Sessions};
-use crate::resolve::{Resolve, SystemResolver};
+use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
 
@@ -30,7 +31,7 @@ use crate::transport::{DialError, Dialer};
 #[derive(Debug)]
 pub struct ConnectionDialer<
     V = TcpVia,
-    R = RememberingResolver<SystemResolver>,
+    R = RememberingResolver<LinkResolver>,
     P: Sessions = PeerSessions,
 > {
     links: OverLinks<V, R>,
@@ -45,7 +46,7 @@ pub type Opened<V, P> =
     EitherStream<Counted<<V as Via>::Stream>, Counted<<<P as Sessions>::Way as Dialer>::Stream>>;
 
 impl ConnectionDialer {
-    /// A dialer by `director`, with the system's resolver and the default times, over links and by
+    /// A dialer by `director`, with names looked up over its links and the default times, over links and by
     /// these ways besides. `mptcp`: whether destinations are offered Multipath TCP. The director
     /// knows of the gateway; peers are used and looked for while not everything goes by it.
     pub fn new(
@@ -54,7 +55,7 @@ impl ConnectionDialer {
         gateway: Option<BondDialer>,
         peers: Option<Peers>,
     ) -> Self {
-        let resolver = RememberingResolver::new(SystemResolver::new());
+        let resolver = RememberingResolver::new(LinkResolver::new(director.clone()));
         let options = ConnectOptions::default();
         Self {
             gateway,

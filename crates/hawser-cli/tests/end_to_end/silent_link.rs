@@ -8,7 +8,8 @@ use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 use serde_json::Value;
 
-use super::connections::add_link;
+use super::connections::{add_link, serve_there};
+use super::origin;
 use super::program::{Daemon, Place, read, until};
 
 /// Two links to a router, where a gateway and a name server run.
@@ -28,7 +29,8 @@ impl Net {
         add_link(&router, 2, "lte");
         router.ip(&format!("address add {GATEWAY}/32 dev lo"));
         router.ip(&format!("address add {SERVER}/32 dev lo"));
-        let zone = format!("gw.example.org={GATEWAY}");
+        let names = ["gw", "socks5h", "http"].map(|name| format!("{name}.example.org={GATEWAY}"));
+        let zone = names.join(",");
         let server = NameServer::start(&router, test, &zone);
         let place = Place::new();
         std::fs::write(place.path("resolv.conf"), format!("nameserver {SERVER}\n")).unwrap();
@@ -209,6 +211,35 @@ fn a_gateway_that_restarts_is_found_although_any_one_link_is_silent() {
         let gateway = net.gateway(true);
         let what = format!("{silent} silent, gateway restarted");
         net.until_connected(&what, before, [&client, &gateway]);
+        client.kill();
+    });
+}
+
+#[test]
+fn programs_reach_servers_by_name_although_any_one_link_is_silent() {
+    let test = "silent_link::programs_reach_servers_by_name_although_any_one_link_is_silent";
+    with_either_silent(test, |net, silent| {
+        serve_there(&net.router, async |ready| {
+            origin::start_at("0.0.0.0:80");
+            ready.send(()).unwrap();
+        });
+        net.set_silent(silent);
+        let client = net.up(&["--direct"]);
+        let listens = || client.listen(&net.place).is_some();
+        until("the port is open", listens, || client.log());
+        let proxy = client.listen(&net.place).unwrap();
+        for scheme in ["socks5h", "http"] {
+            let begun = Instant::now();
+            let output = Command::new("curl")
+                .args(["--silent", "--fail", "--max-time", "60", "--noproxy", ""])
+                .args(["--proxy", &format!("{scheme}://{proxy}")])
+                .arg(format!("http://{scheme}.example.org/5"))
+                .output()
+                .unwrap();
+            let took = begun.elapsed().as_secs_f64();
+            assert_eq!(output.stdout, origin::page(5), "{}", client.log());
+            println!("{silent} silent, a new name by {scheme}: {took:.2} s");
+        }
         client.kill();
     });
 }

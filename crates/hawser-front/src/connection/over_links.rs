@@ -8,16 +8,16 @@ use tokio::time::timeout;
 use super::counted::Counted;
 use super::race::{Decided, Race, Targets};
 use super::via::{TcpVia, Via};
-use super::{RememberingResolver, SharedDirector};
+use super::{LinkResolver, RememberingResolver, SharedDirector};
 use crate::connect::{ConnectOptions, interleave};
 use crate::destination::Destination;
-use crate::resolve::{Resolve, SystemResolver, addresses_of};
+use crate::resolve::{Resolve, addresses_of};
 use crate::transport::DialError;
 
 /// Opens connections over links as a director decides, with `V` to connect and `R` to resolve
 /// names.
 #[derive(Debug)]
-pub(crate) struct OverLinks<V = TcpVia, R = RememberingResolver<SystemResolver>> {
+pub(crate) struct OverLinks<V = TcpVia, R = RememberingResolver<LinkResolver>> {
     director: SharedDirector,
     via: Arc<V>,
     resolver: R,

@@ -22,14 +22,15 @@ use ways::Addresses;
 
 use super::{DatagramPort, DatagramPorts, PlaceFlows, Placement, Target};
 use crate::connection::Origin;
+use crate::connection::{DatagramPlace, LinkResolver, SharedDirector};
 use crate::destination::{Destination, Host, HostName};
-use crate::resolve::{Resolve, SystemResolver};
+use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::DialError;
 
 /// Ports whose flows are placed by `P` and whose names are resolved by `R`.
 #[derive(Debug)]
-pub struct DirectPorts<P, R = SystemResolver> {
+pub struct DirectPorts<P, R = LinkResolver> {
     place: Arc<P>,
     resolver: Arc<R>,
     limits: DirectLimits,
@@ -58,10 +59,15 @@ impl Default for DirectLimits {
     }
 }
 
-impl<P: PlaceFlows> DirectPorts<P> {
-    /// Ports with the system's resolver and the default limits.
-    pub fn new(place: P) -> Self {
-        Self::with_resolver(place, SystemResolver::new(), DirectLimits::default())
+impl DirectPorts<DatagramPlace> {
+    /// Ports over the links of `director`, also for names, with the default limits.
+    pub fn new(director: SharedDirector) -> Self {
+        let resolver = LinkResolver::new(director.clone());
+        Self::with_resolver(
+            DatagramPlace::new(director),
+            resolver,
+            DirectLimits::default(),
+        )
     }
 }
 

@@ -88,7 +88,7 @@ impl Direct {
 
     /// Carries datagrams as it decides.
     pub(crate) fn datagrams(&self) -> DirectPorts<DatagramPlace> {
-        DirectPorts::new(DatagramPlace::new(self.director.clone()))
+        DirectPorts::new(self.director.clone())
     }
 
     /// Ends it, and writes down what is not yet.

@@ -17,6 +17,7 @@ use crate::connect::connect_tcp;
 use crate::connection::testing::link;
 use crate::near::Surroundings;
 use crate::peer::{PeerFinder, PeerSettings};
+use crate::resolve::SystemResolver;
 
 /// How a session answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
