@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::net::TcpListener;
+
 use common::{Kind, Pair, PairOptions, echo_checked, in_time, until};
 use hawser_net::client::Client;
+use hawser_net::identity::Identity;
 
 /// How many channels go through each of the forwarders.
 fn carried(pair: &Pair) -> Vec<usize> {
@@ -89,6 +92,50 @@ async fn an_address_that_never_answered_holds_nothing_up() {
         // that.
         until("no more than that", || carried(&pair) == [0, 4]).await;
         echo_checked(&client, 1, 1_000_000).await;
+    })
+    .await;
+}
+
+/// The name leads to this machine, where the gateway is at another port by now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_gateway_is_found_where_it_was_before() {
+    in_time(async {
+        let pair = Pair::new(PairOptions::default()).await;
+        pair.serve_echo();
+        let identity = Identity::generate().unwrap();
+        pair.door.peers.lock().unwrap().insert(identity.public());
+        let mut config = pair.config(identity, None);
+        config.addresses = vec!["localhost:1".parse().unwrap()];
+        let nowhere = "127.0.0.1:2".parse().unwrap();
+        config.reached = vec![nowhere, pair.address];
+        let client = pair.start(config);
+        pair.wait_for_channels(&client).await;
+        echo_checked(&client, 1, 1_000_000).await;
+        let reached = client.reached().borrow().clone();
+        assert_eq!(reached, [pair.address, nowhere]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_session_each_link_says_what_it_waits_for_and_then_why_it_failed() {
+    in_time(async {
+        let pair = Pair::new(PairOptions::default()).await;
+        // Its connections come about, and nobody says anything on them.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut config = pair.config(Identity::generate().unwrap(), None);
+        config.addresses = vec![silent.local_addr().unwrap().try_into().unwrap()];
+        let client = pair.start(config);
+        let all_say = |what: &str| {
+            let snapshot = client.snapshot(0);
+            let says = |it: &Option<String>| it.as_ref().is_some_and(|it| it.contains(what));
+            let links = snapshot.links;
+            links.len() == 2 && links.iter().all(|it| says(&it.problem)) && says(&snapshot.problem)
+        };
+        until("they wait", || all_say("no answer from 127.0.0.1")).await;
+        until("they gave up", || all_say("no answer to the handshake")).await;
+        drop(silent);
+        until("they hear why", || all_say("refused the connection")).await;
     })
     .await;
 }

@@ -139,14 +139,13 @@ async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
         let stream = stream.map_err(|error| error.to_string())?;
         match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.handshake(stream)).await {
             Ok(Ok(handshake)) => Ok((link.clone(), remote, handshake)),
-            Ok(Err(error)) => Err(format!("{} to {remote}: {error}", link.name)),
-            Err(_) => Err(format!(
-                "{} to {remote}: no answer to the handshake",
-                link.name
-            )),
+            Ok(Err(error)) => Err(format!("{remote}: {error}")),
+            Err(_) => Err(format!("{remote}: no answer to the handshake")),
         }
     };
+    shared.note_waiting(link, None);
     let attempt = async |remote: SocketAddr| {
+        shared.note_waiting(link, Some(remote));
         let result = greet(remote).await;
         if let Err(problem) = &result {
             shared.note_problem(link, problem);

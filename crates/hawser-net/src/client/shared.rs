@@ -61,7 +61,8 @@ pub struct LinkStatus {
     pub link: Link,
     /// The gateway's address that this link's channels go to, once one worked.
     pub remote: Option<SocketAddr>,
-    /// Why the last attempt to add a channel failed; `None` while all is well.
+    /// Why the last attempt to add a channel, or to connect while there is no session, failed, or
+    /// what the first attempt waits for; `None` while all is well.
     pub problem: Option<String>,
 }
 
@@ -149,20 +150,42 @@ impl Shared {
 
     /// The last attempt to connect over `link` has failed.
     pub(super) fn note_problem(&self, link: &Link, problem: &str) {
-        if matches!(*self.current.borrow(), State::Connecting(_)) {
-            let status = LinkStatus {
-                link: link.clone(),
-                remote: None,
-                problem: Some(problem.to_owned()),
-            };
-            let mut keepers = self.lock_keepers();
-            keepers.insert(link.index, status);
-            let problems = keepers.values().filter_map(|it| it.problem.clone());
-            let mut problems: Vec<_> = problems.collect();
-            drop(keepers);
-            problems.dedup();
-            self.publish_problem(&problems.join("; "));
+        self.note_link(link, problem, |_| true);
+    }
+
+    /// The first attempt over `link` waits for an answer of `remote`, or for an address.
+    pub(super) fn note_waiting(&self, link: &Link, remote: Option<SocketAddr>) {
+        let waits_for = match remote {
+            Some(remote) => format!("no answer from {remote} yet"),
+            None => NO_ADDRESS_YET.to_owned(),
+        };
+        self.note_link(link, &waits_for, |before| before == NO_ADDRESS_YET);
+    }
+
+    /// Notes `text`, unless there is something else that may not be replaced.
+    fn note_link(&self, link: &Link, text: &str, may_replace: impl Fn(&str) -> bool) {
+        if !matches!(*self.current.borrow(), State::Connecting(_)) {
+            return;
         }
+        let mut keepers = self.lock_keepers();
+        let before = keepers.get(&link.index);
+        let before = before.and_then(|status| status.problem.as_deref());
+        if !before.is_none_or(may_replace) {
+            return;
+        }
+        let status = LinkStatus {
+            link: link.clone(),
+            remote: None,
+            problem: Some(text.to_owned()),
+        };
+        keepers.insert(link.index, status);
+        let problems = keepers.values().filter_map(|it| {
+            let problem = it.problem.as_deref()?;
+            Some(format!("{}: {problem}", it.link.name))
+        });
+        let problems = problems.collect::<Vec<_>>().join("; ");
+        drop(keepers);
+        self.publish_problem(&problems);
     }
 
     /// Tells why there is no session yet.
@@ -233,5 +256,6 @@ impl Shared {
 
 /// Unsent data in the kernel until the channel's rate is known.
 const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
+const NO_ADDRESS_YET: &str = "no address of the gateway is found yet";
 /// Gateways have a few addresses, and those that have changed are soon forgotten.
 const MAX_REACHED: usize = 8;
