@@ -92,7 +92,7 @@ impl Net {
     /// What the client remembers of its gateways.
     fn client_state(&self) -> Value {
         let state = self.place.path("client").join("client.json");
-        serde_json::from_str(&read(&state)).unwrap()
+        serde_json::from_str(&read(&state)).unwrap_or_default()
     }
 
     /// The client's session in which the gateway has answered.
@@ -173,16 +173,15 @@ fn a_client_starts_and_restarts_although_any_one_link_is_silent() {
             None,
             [&client, &gateway],
         );
+        let reached = serde_json::json!([format!("{GATEWAY}:7443")]);
+        let known = || net.client_state()["gateways"][0].clone();
+        let is_known = || known()["reached"] == reached;
+        until("it is known where the gateway was", is_known, || {
+            client.log()
+        });
+        let given = serde_json::json!(["gw.example.org:7443"]);
+        assert_eq!(known()["addresses"], given);
         client.kill();
-        let known = net.client_state()["gateways"][0].clone();
-        assert_eq!(
-            known["addresses"],
-            serde_json::json!(["gw.example.org:7443"])
-        );
-        assert_eq!(
-            known["reached"],
-            serde_json::json!([format!("{GATEWAY}:7443")])
-        );
         let client = net.up(&[]);
         net.until_connected(
             &format!("{silent} silent, restart"),
@@ -201,10 +200,10 @@ fn a_gateway_that_restarts_is_found_although_any_one_link_is_silent() {
         let client = net.up(&["--gateway", &net.place.invite()]);
         net.until_connected("both links well, first start", None, [&client, &gateway]);
         net.until_complete(&client);
-        // The invite had them.
-        let addresses = net.client_state()["gateways"][0]["addresses"].clone();
         let expected = ["gw.example.org:7443", &format!("{GATEWAY}:7443")];
-        assert_eq!(addresses, serde_json::json!(expected));
+        let expected = serde_json::json!(expected);
+        let had_both = || net.client_state()["gateways"][0]["addresses"] == expected;
+        until("the invite had both", had_both, || client.log());
         let before = net.session();
         net.set_silent(silent);
         gateway.kill();
