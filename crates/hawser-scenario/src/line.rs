@@ -39,6 +39,8 @@ pub enum Fate {
     Overflowed,
     /// It was served, then lost.
     Lost,
+    /// It is larger than the line takes.
+    TooLarge,
 }
 
 impl LineState {
@@ -59,6 +61,9 @@ impl LineState {
 
     /// Handles a packet of `size` bytes that enters at `arrival`.
     pub fn handle_packet(&mut self, arrival: Instant, size: ByteCount) -> Fate {
+        if self.line.largest_packet.is_some_and(|most| size > most) {
+            return Fate::TooLarge;
+        }
         while let Some((start, waited)) = self.waiting.front().copied()
             && start <= arrival
         {
@@ -128,6 +133,7 @@ mod tests {
             },
             queue: Duration::from_millis(10),
             service: Service::Steady,
+            largest_packet: None,
         }
     }
 
@@ -151,6 +157,20 @@ mod tests {
             assert_eq!(*fate, Fate::Delivered(at));
         }
         assert!(fates[11..].iter().all(|f| *f == Fate::Overflowed));
+    }
+
+    #[test]
+    fn packets_that_are_too_large_vanish_and_cost_the_others_no_time() {
+        let mut narrow = line(0.0, Duration::ZERO);
+        narrow.largest_packet = Some(ByteCount::new(1300));
+        let mut state = LineState::new(narrow, 1, Instant::ZERO);
+        let mut fate = |size| state.handle_packet(Instant::ZERO, ByteCount::new(size));
+        assert_eq!(fate(1301), Fate::TooLarge);
+        // 1300 bytes last 866.667 µs at 12 Mbit/s.
+        let Fate::Delivered(at) = fate(1300) else {
+            panic!("lost")
+        };
+        assert_eq!(at.since(Instant::ZERO).as_micros(), 10_866);
     }
 
     #[test]

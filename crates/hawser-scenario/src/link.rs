@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hawser_types::Rate;
+use hawser_types::{ByteCount, Rate};
 
 use crate::{Nat, Segment, TcpOption};
 
@@ -50,6 +50,9 @@ pub struct Line {
     pub queue: Duration,
     /// Distribution of the rate over time.
     pub service: Service,
+    /// Size of the largest IP packet that passes; larger ones vanish without an ICMP message.
+    /// `None` if the line takes every packet that its interface sends.
+    pub largest_packet: Option<ByteCount>,
 }
 
 /// Random loss of packets.

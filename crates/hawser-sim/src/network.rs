@@ -85,7 +85,8 @@ pub struct Counters {
     pub delivered: u64,
     /// Packets that found the queue full.
     pub overflowed: u64,
-    /// Packets lost by chance, in a black hole, or to a translation that has forgotten.
+    /// Packets lost by chance, in a black hole, to a translation that has forgotten, or since they
+    /// were too large.
     pub lost: u64,
 }
 
@@ -278,6 +279,11 @@ impl Network {
         self.tcp(end).is_closed()
     }
 
+    /// Bytes of payload in a full segment of an end.
+    pub fn segment_size(&self, end: End) -> u32 {
+        self.tcp(end).segment()
+    }
+
     /// Bytes that an end was given to send.
     pub fn written(&self, end: End) -> u64 {
         self.tcp(end).written()
@@ -349,7 +355,7 @@ impl Network {
             self.queue.push(*at, Planned::Arrival { link, way });
         }
         match cargo {
-            Cargo::Segment(end, packet) => self.segment(link, way, end, packet),
+            Cargo::Segment(end, packet) => self.on_segment(link, way, end, packet),
             Cargo::Datagram(_) if hole || self.blocks_datagrams => {
                 self.counters.lost += 1;
                 None
@@ -375,7 +381,13 @@ impl Network {
     }
 
     /// A segment of TCP has passed a line.
-    fn segment(&mut self, link: usize, way: usize, end: End, packet: Packet) -> Option<Happening> {
+    fn on_segment(
+        &mut self,
+        link: usize,
+        way: usize,
+        end: End,
+        packet: Packet,
+    ) -> Option<Happening> {
         let hole = self.links[link].black_hole;
         let passes = !hole && !self.connections[end.connection].orphaned;
         let leaves_link = !end.client && self.shared != Some(link);
@@ -488,7 +500,7 @@ impl Network {
                 state.in_flight.push_back((at, cargo));
             }
             Fate::Overflowed => self.counters.overflowed += 1,
-            Fate::Lost => self.counters.lost += 1,
+            Fate::Lost | Fate::TooLarge => self.counters.lost += 1,
         }
     }
 

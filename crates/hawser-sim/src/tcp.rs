@@ -41,6 +41,8 @@ pub struct TcpConfig {
     pub selective: bool,
     /// The same of time stamps.
     pub stamps: bool,
+    /// Bytes of payload in a full segment (`TCP_MAXSEG` less the time stamps).
+    pub segment: u32,
     /// Starts BBR's choice of where its cycle begins.
     pub seed: u64,
 }
@@ -52,8 +54,15 @@ impl TcpConfig {
             congestion,
             selective: true,
             stamps: true,
+            segment: SEGMENT,
             seed: 0,
         }
+    }
+
+    /// Announces a maximum segment size (`TCP_MAXSEG`), which bounds the segments of both ends.
+    pub fn announce(&mut self, limit: u16) {
+        let options = (packet::HEADER - packet::BARE_HEADER) as u32;
+        self.segment = self.segment.min(u32::from(limit) - options);
     }
 }
 
@@ -97,6 +106,7 @@ impl Tcp {
             sender: Sender::new(
                 config.congestion,
                 config.selective,
+                config.segment,
                 SmallRng::seed_from_u64(config.seed),
             ),
             receiver: Receiver::new(config.selective, config.stamps),
@@ -122,6 +132,11 @@ impl Tcp {
             self.retry_at = None;
             self.control = tell.then_some(Kind::Reset);
         }
+    }
+
+    /// Bytes of payload in a full segment.
+    pub(crate) fn segment(&self) -> u32 {
+        self.sender.segment
     }
 
     /// Takes as many of `bytes` as there is room for.
@@ -170,8 +185,8 @@ impl Tcp {
     /// What `TCP_INFO` and `SIOCOUTQ` say.
     pub(crate) fn sample(&self, now: Instant) -> KernelSample {
         let sender = &self.sender;
-        let (delivery_rate, app_limited) = sender.rate.latest(SEGMENT);
-        let window = u64::from(sender.window.congestion) * u64::from(SEGMENT);
+        let (delivery_rate, app_limited) = sender.rate.latest(sender.segment);
+        let window = u64::from(sender.window.congestion) * u64::from(sender.segment);
         // The kernel counts in milliseconds.
         let since_ack = now.since(sender.last_ack).as_millis() as u64;
         KernelSample {

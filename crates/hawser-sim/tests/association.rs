@@ -171,6 +171,7 @@ fn link(rate: u64, delay: u64) -> LinkModel {
         },
         queue: Duration::from_millis(60),
         service: Service::Steady,
+        largest_packet: None,
     };
     LinkModel {
         up: line.clone(),

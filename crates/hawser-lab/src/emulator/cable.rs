@@ -160,7 +160,7 @@ impl Cable {
                         return;
                     }
                     Fate::Overflowed => &switches.overflowed,
-                    Fate::Lost => &switches.lost,
+                    Fate::Lost | Fate::TooLarge => &switches.lost,
                 };
                 add(counter, 1);
             });

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hawser_types::Rate;
+use hawser_types::{ByteCount, Rate};
 use serde::Deserialize;
 
 use crate::trace::{self, Segment};
@@ -24,6 +24,8 @@ pub(super) struct LinkEntry {
     queue: Option<Span>,
     service: Option<ServiceEntry>,
     trace: Option<TraceEntry>,
+    /// Bytes of the largest IP packet that passes.
+    largest_packet: Option<u64>,
     behind: Option<Ipv4Addr>,
     nat: Option<NatEntry>,
     strip: Vec<TcpOption>,
@@ -133,6 +135,7 @@ impl LinkEntry {
             queue: self.queue.or(link.queue),
             service: self.service.clone().or(service),
             trace: self.trace.clone().or(trace),
+            largest_packet: self.largest_packet.or(link.largest_packet),
             ..Self::default()
         }
     }
@@ -160,6 +163,7 @@ impl LinkEntry {
         let jitter = span("jitter", self.jitter, zero, delay, "0 to the delay")?;
         let queue = span("queue", self.queue, DEFAULT_QUEUE, MAX_SPAN, "0 to 60s")?;
         let loss = check_loss(self.loss, &key)?;
+        let largest_packet = check_largest(self.largest_packet, &key)?;
         let (rate, service) = self.check_service(&key, read)?;
         if rate < MIN_RATE || rate > MAX_RATE {
             return Err(InvalidScenario::out_of_range(
@@ -175,6 +179,7 @@ impl LinkEntry {
             loss,
             queue,
             service,
+            largest_packet,
         })
     }
 
@@ -263,6 +268,18 @@ impl NatEntry {
     }
 }
 
+fn check_largest(
+    bytes: Option<u64>,
+    key: &impl Fn(&str) -> String,
+) -> Result<Option<ByteCount>, InvalidScenario> {
+    match bytes {
+        Some(bytes) if !(MIN_LARGEST..=MAX_LARGEST).contains(&bytes) => Err(
+            InvalidScenario::out_of_range(&key("largest-packet"), bytes, "576 to 1500 bytes"),
+        ),
+        bytes => Ok(bytes.map(ByteCount::new)),
+    }
+}
+
 fn check_loss(
     text: Option<LossText>,
     key: &impl Fn(&str) -> String,
@@ -302,5 +319,9 @@ const MAX_SPAN: Duration = Duration::from_secs(60);
 const MIN_RATE: Rate = Rate::from_bits_per_second(8_000);
 const MAX_RATE: Rate = Rate::from_bits_per_second(10_000_000_000);
 const MAX_BURST: f64 = 1000.0;
+/// Every host takes a packet of this size (RFC 791).
+const MIN_LARGEST: u64 = 576;
+/// The interfaces' own limit.
+const MAX_LARGEST: u64 = 1500;
 const MIN_FORGET: Duration = Duration::from_millis(100);
 const MAX_FORGET: Duration = Duration::from_secs(24 * 3600);

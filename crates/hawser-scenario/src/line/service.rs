@@ -129,6 +129,7 @@ mod tests {
             loss: crate::Loss::NONE,
             queue: Duration::from_millis(100),
             service,
+            largest_packet: None,
         }
     }
 

@@ -357,6 +357,7 @@ fn draw_link(rng: &mut SmallRng) -> LinkModel {
         },
         queue: Duration::from_millis(rng.random_range(10..500)),
         service: Service::Steady,
+        largest_packet: None,
     };
     LinkModel {
         up: line.clone(),

@@ -247,6 +247,7 @@ fn model(row: &Row, link: usize, scale: u32, packet: ByteCount) -> LinkModel {
         },
         queue: rate.time_for(queue).unwrap_or_default(),
         service: Service::Steady,
+        largest_packet: None,
     };
     // The paper's round trip is p/b + ε: the way back counts for nothing.
     let down = Line {

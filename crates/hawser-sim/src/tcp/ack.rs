@@ -6,7 +6,7 @@ use std::time::Duration;
 use hawser_types::Instant;
 use smallvec::SmallVec;
 
-use super::packet::{Packet, SEGMENT};
+use super::packet::Packet;
 use super::send::{Segment, Sender};
 use super::window::{Phase, Progress};
 
@@ -176,7 +176,7 @@ impl Sender {
             next: self.next,
             window_limited: self.is_window_limited(),
             departure: self.departure,
-            segment: SEGMENT,
+            segment: self.segment,
         };
         self.control.on_progress(&progress, &mut self.window);
         if self.control.holds_back() {

@@ -87,7 +87,9 @@ fn selective_option(ranges: usize) -> u64 {
 }
 
 /// IPv4, TCP and its time stamp option.
-pub(crate) const HEADER: u64 = 20 + 20 + STAMP;
+pub(crate) const HEADER: u64 = BARE_HEADER + STAMP;
+/// IPv4 and TCP without options.
+pub(crate) const BARE_HEADER: u64 = 20 + 20;
 const STAMP: u64 = 12;
 const SYN_HEADER: u64 = 60;
 const RESET_HEADER: u64 = 40;

@@ -8,7 +8,6 @@ use hawser_types::{Instant, RangeSet};
 use rand::rngs::SmallRng;
 
 use super::control::Control;
-use super::packet::SEGMENT;
 use super::rate::{Departure, RateEstimator};
 use super::receive::WINDOW;
 use super::rtt::RttEstimator;
@@ -40,6 +39,8 @@ pub(super) struct Sender {
     pub(super) rack: Rack,
     pub(super) repair: Repair,
     pub(super) timers: Timers,
+    /// Bytes of payload in a full segment.
+    pub(super) segment: u32,
     /// Unsent bytes that the application may have waiting.
     pub(super) low_water: u64,
     pub(super) peer_window: u64,
@@ -127,7 +128,12 @@ struct Usage {
 }
 
 impl Sender {
-    pub(super) fn new(congestion: Congestion, has_ranges: bool, rng: SmallRng) -> Self {
+    pub(super) fn new(
+        congestion: Congestion,
+        has_ranges: bool,
+        segment: u32,
+        rng: SmallRng,
+    ) -> Self {
         Self {
             una: 0,
             next: 0,
@@ -149,6 +155,7 @@ impl Sender {
             rack: Rack::default(),
             repair: Repair::new(),
             timers: Timers::default(),
+            segment,
             low_water: u64::MAX,
             peer_window: WINDOW,
             departure: Instant::ZERO,
@@ -165,7 +172,8 @@ impl Sender {
 
     /// Takes as many of `bytes` as the buffer has room for.
     pub(super) fn write(&mut self, now: Instant, bytes: u64) -> u64 {
-        let lacks = self.unsent() < u64::from(SEGMENT)
+        let segment = u64::from(self.segment);
+        let lacks = self.unsent() < segment
             && self.in_flight() < self.window.congestion
             && self.again.is_empty();
         if lacks {
@@ -176,9 +184,7 @@ impl Sender {
         // The kernel looks before each segment that it fills.
         let unsent = self.unsent();
         let below = self.low_water.saturating_sub(unsent);
-        let below = below
-            .div_ceil(u64::from(SEGMENT))
-            .saturating_mul(u64::from(SEGMENT));
+        let below = below.div_ceil(segment).saturating_mul(segment);
         let taken = bytes.min(room).min(below);
         if taken > 0 {
             self.busy_since.get_or_insert(now);
@@ -274,7 +280,7 @@ impl Sender {
     }
 
     fn send_new(&mut self, now: Instant) -> Option<(u64, u32)> {
-        let length = self.unsent().min(u64::from(SEGMENT)) as u32;
+        let length = self.unsent().min(u64::from(self.segment)) as u32;
         let end = self.next + u64::from(length);
         if length == 0 || end > self.una + self.peer_window {
             return None;

@@ -6,7 +6,6 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::control::Control;
-use super::packet::SEGMENT;
 use super::send::Sender;
 
 impl Sender {
@@ -37,7 +36,7 @@ impl Sender {
         let starts = self.window.congestion < self.window.threshold / 2;
         let percent = if starts { 200 } else { 120 };
         let micros = (rtt.as_micros() as u64).max(1);
-        let rate = window * u64::from(SEGMENT) * 1_000_000 / micros;
+        let rate = window * u64::from(self.segment) * 1_000_000 / micros;
         self.window.pacing = Some(rate * percent / 100);
     }
 }
