@@ -1,15 +1,18 @@
 //! Keeps the TCP channels of one link alive: which ones it lacks, and when to try for them.
 
 mod join_turns;
+mod segment_limit;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use hawser_session::LostSegment;
 use hawser_types::{ChannelId, Instant};
 use hawser_wire::ChannelRole;
 use smallvec::SmallVec;
 
 pub use join_turns::JoinTurns;
+pub use segment_limit::SegmentLimit;
 
 /// The plan for the TCP channels of one link of a client.
 ///
@@ -21,6 +24,9 @@ pub struct ChannelKeeper {
     express: bool,
     /// Channels by role, the eldest first.
     held: [Vec<ChannelId>; 2],
+    /// Channels whose full segments do not arrive, by role. Each goes when another takes its place.
+    outdated: [Vec<ChannelId>; 2],
+    segments: SegmentLimit,
     /// Bulk channels that the link is to have.
     wanted_bulk: usize,
     /// Attempts in progress.
@@ -48,6 +54,8 @@ pub enum KeeperAction {
         role: ChannelRole,
         /// Try every address of the gateway, not only the one that worked last.
         search: bool,
+        /// The maximum segment size that the connection announces, if it has to be small.
+        max_segment: Option<u16>,
     },
     /// Give up the attempts in progress: the link has all its channels. They report nothing.
     AbandonAttempts,
@@ -89,6 +97,8 @@ impl ChannelKeeper {
         Self {
             express,
             held,
+            outdated: Default::default(),
+            segments: SegmentLimit::default(),
             wanted_bulk: 1,
             attempts: 0,
             next_attempt: now,
@@ -104,7 +114,7 @@ impl ChannelKeeper {
     /// Takes in which channels live and how many bulk channels the link is to have. To be called
     /// before actions are polled.
     pub fn update(&mut self, is_alive: impl Fn(ChannelId) -> bool, wanted_bulk: usize) {
-        for held in &mut self.held {
+        for held in self.held.iter_mut().chain(&mut self.outdated) {
             held.retain(|channel| is_alive(*channel));
         }
         self.wanted_bulk = wanted_bulk;
@@ -125,6 +135,21 @@ impl ChannelKeeper {
         }
     }
 
+    /// Takes in what is known of segments that do not arrive over the link. To be called before
+    /// `update`. Where smaller ones are to be used from now on, every channel is replaced.
+    pub fn handle_lost_segment(&mut self, now: Instant, lost: Option<LostSegment>) {
+        if !self.segments.learn(now, lost) {
+            return;
+        }
+        for (outdated, held) in self.outdated.iter_mut().zip(&mut self.held) {
+            outdated.append(held);
+        }
+        if std::mem::take(&mut self.attempts) > 0 {
+            self.actions.push_back(KeeperAction::AbandonAttempts);
+        }
+        self.next_attempt = now;
+    }
+
     /// An attempt led to a channel. Returns false if the link does not need it any more; the owner
     /// closes it then.
     pub fn handle_joined(&mut self, now: Instant, role: ChannelRole, channel: ChannelId) -> bool {
@@ -138,6 +163,8 @@ impl ChannelKeeper {
             return false;
         }
         self.held[role as usize].push(channel);
+        let outdated = self.outdated[role as usize].drain(..);
+        self.actions.extend(outdated.map(KeeperAction::Drop));
         self.knows_address = true;
         self.failures = 0;
         self.rounds = 0;
@@ -189,7 +216,8 @@ impl ChannelKeeper {
 
     /// The channels of the link.
     pub fn channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
-        self.held.iter().flatten().copied()
+        let all = self.held.iter().chain(&self.outdated);
+        all.flatten().copied()
     }
 
     /// Failures since the last channel joined.
@@ -216,8 +244,11 @@ impl ChannelKeeper {
         let count = if search { 1 } else { missing.len() };
         for role in missing.into_iter().take(count) {
             self.attempts += 1;
-            self.actions
-                .push_back(KeeperAction::Attempt { role, search });
+            self.actions.push_back(KeeperAction::Attempt {
+                role,
+                search,
+                max_segment: self.segments.limit(now),
+            });
         }
     }
 

@@ -39,6 +39,9 @@ pub struct SocketOptions {
     /// The far end is offered Multipath TCP, where this system has it; towards one that does
     /// not take it the connection is an ordinary one (RFC 8684 §3.7).
     pub mptcp: bool,
+    /// Maximum segment size to announce and to send (`TCP_MAXSEG`); none for what the interface
+    /// allows. Only before the connection.
+    pub max_segment: Option<u16>,
     /// Time that a connection attempt may take.
     pub connect_timeout: Duration,
 }
@@ -55,6 +58,11 @@ impl SocketOptions {
         if let Some(bytes) = self.not_sent_low_water {
             set_low_water(&socket, bytes)
                 .map_err(|e| ConnectError::system("limit the unsent data", e))?;
+        }
+        if let Some(bytes) = self.max_segment {
+            socket
+                .set_tcp_mss(bytes.into())
+                .map_err(|e| ConnectError::system("limit the segment size", e))?;
         }
         // A peer that vanished while nothing was said is noticed within a minute.
         let alive = TcpKeepalive::new()
@@ -77,6 +85,7 @@ impl Default for SocketOptions {
             not_sent_low_water: None,
             no_delay: true,
             mptcp: false,
+            max_segment: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
         }
     }

@@ -23,8 +23,8 @@ use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{
-    ChannelSnapshot, ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side,
-    StreamError,
+    ChannelSnapshot, ChannelSpec, CloseReason, LostSegment, Session, SessionConfig,
+    SessionSnapshot, Side, StreamError,
 };
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
@@ -172,6 +172,11 @@ impl Driver {
     /// Bulk channels that a link is to have.
     pub(crate) fn wanted_channels(&self, link: LinkIndex) -> usize {
         self.shared.lock().session.wanted_channels(link)
+    }
+
+    /// Segments that do not arrive over a link.
+    pub(crate) fn lost_segment(&self, link: LinkIndex) -> Option<LostSegment> {
+        self.shared.lock().session.lost_segment(link)
     }
 
     /// Changes whenever a channel comes or goes, another number of them is wanted, grants or

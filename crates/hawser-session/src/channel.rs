@@ -18,7 +18,7 @@ mod spec;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hawser_path::{KernelSample, PathEstimator};
+use hawser_path::{FullSegments, KernelSample, PathEstimator};
 use hawser_sched::PathView;
 use hawser_sched::{Control, ControlChoice, ControlFacts, RttRefresh};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
@@ -43,6 +43,7 @@ use crate::transport::Transport;
 pub(crate) struct Channel {
     spec: ChannelSpec,
     path: PathEstimator,
+    full_segments: FullSegments,
     control: ControlChoice,
     refresh: RttRefresh,
     /// Gets no chunks for now, to spare it bbr's probe.
@@ -67,6 +68,7 @@ impl Channel {
         Self {
             spec,
             path: PathEstimator::default(),
+            full_segments: FullSegments::default(),
             control: ControlChoice::default(),
             refresh: RttRefresh::default(),
             drains: false,
@@ -120,6 +122,16 @@ impl Channel {
     /// Returns what was measured of its path.
     pub(crate) fn path(&self) -> &PathEstimator {
         &self.path
+    }
+
+    /// Returns whether its full segments arrive.
+    pub(crate) fn full_segments(&self) -> FullSegments {
+        self.full_segments
+    }
+
+    /// Returns the bytes of payload in a full segment.
+    pub(crate) fn segment_size(&self) -> u32 {
+        self.spec.segment_size()
     }
 
     /// Returns what was given to it.
@@ -251,6 +263,10 @@ impl Channel {
             self.path.silence_mut().on_round_trip(oldest, shortest);
         }
         self.path.on_sample(now, sample);
+        if !self.is_association() {
+            let segment = ByteCount::new(u64::from(self.spec.segment_size()));
+            self.full_segments.on_sample(now, &sample, segment);
+        }
         self.refresh.on_sample(now, &sample);
         self.outbound.on_sample(now, sample.unacknowledged);
     }

@@ -55,6 +55,7 @@ pub use event::{CloseReason, Event, Limit};
 pub use grant::JoinRefused;
 pub use hawser_sched::Spread;
 pub use hawser_wire::{TransportChoice, UnknownTransport};
+pub use links::LostSegment;
 pub use outgoing::Outgoing;
 pub use read_buffers::ReadBuffer;
 pub use read_outcome::ReadOutcome;

@@ -5,6 +5,7 @@ mod accounts;
 mod bottlenecks;
 mod counts;
 mod governing;
+mod lost_segments;
 mod pauses;
 mod rules;
 
@@ -21,6 +22,8 @@ use hawser_sched::governor::Standing;
 use hawser_sched::rules::LinkRules;
 use hawser_types::{Instant, LinkIndex};
 use hawser_wire::LinkRulesEntry;
+pub use lost_segments::LostSegment;
+use lost_segments::LostSegments;
 use rules::Rules;
 use smallvec::SmallVec;
 
@@ -38,6 +41,7 @@ pub(crate) struct Links {
     bottlenecks: SharedBottlenecks,
     counts: ChannelCounts,
     rules: Rules,
+    lost_segments: LostSegments,
 }
 
 /// Chunks that wait for a channel which may not be used any more.
@@ -52,6 +56,7 @@ impl Links {
             bottlenecks: SharedBottlenecks::default(),
             counts: ChannelCounts::new(spread),
             rules: Rules::default(),
+            lost_segments: LostSegments::default(),
         }
     }
 
@@ -192,6 +197,16 @@ impl Links {
     pub(crate) fn rules(&self) -> impl Iterator<Item = (LinkIndex, LinkRules)> {
         let rules = self.rules.iter();
         rules.map(|(link, rules)| (link, rules.as_link_rules()))
+    }
+
+    /// Returns the segments that do not arrive over a link, if any.
+    pub(crate) fn lost_segments(&self) -> &LostSegments {
+        &self.lost_segments
+    }
+
+    /// Returns the segments that do not arrive over a link, to note others.
+    pub(crate) fn lost_segments_mut(&mut self) -> &mut LostSegments {
+        &mut self.lost_segments
     }
 
     /// Returns how many bulk channels a link should have.

@@ -1,6 +1,7 @@
 mod associations;
 mod commands;
 mod datagrams;
+mod full_segments;
 mod halves;
 mod ingest;
 mod liveness;
@@ -108,6 +109,7 @@ impl Session {
         self.recorder.on_added(now, &channel);
         self.channels.insert(channel);
         self.replace_suspects(now, spec.link, spec.role);
+        self.warn_of_lost_segments(spec.id);
         let counts = self.side == Side::Client && !spec.is_association();
         self.links
             .on_channel(now, spec.link, &mut self.channels, counts);

@@ -29,7 +29,6 @@ use hawser_wire::ChannelRole;
 use crate::arrivals::Arrivals;
 use crate::association::client_local;
 use crate::network::{End, Happening, Network};
-use crate::tcp::SEGMENT;
 use association_channel::{Associations, Ran};
 use connections::{Connections, Handshake, Stage};
 use host::Host;
@@ -111,7 +110,7 @@ impl Bond {
         };
         let stage = Stage::First(Handshake::Connecting);
         for link in 0..links {
-            bond.connect(link, ChannelRole::Express, stage);
+            bond.connect(link, ChannelRole::Express, None, stage);
         }
         bond
     }
@@ -398,7 +397,7 @@ impl Bond {
                 _ => index,
             },
             records,
-            segment_size: Some(SEGMENT),
+            segment_size: Some(self.network.segment_size(end)),
         };
         let host = &mut self.hosts[place(side)];
         host.add_channel(
@@ -445,9 +444,16 @@ impl Bond {
 
 /// Connections that become channels.
 impl Bond {
-    fn connect(&mut self, link: usize, role: ChannelRole, stage: Stage) -> End {
+    fn connect(
+        &mut self,
+        link: usize,
+        role: ChannelRole,
+        max_segment: Option<u16>,
+        stage: Stage,
+    ) -> End {
+        let network = &mut self.network;
         self.connections
-            .connect(&mut self.network, link, role, stage)
+            .connect(network, link, role, max_segment, stage)
     }
 
     /// The first connection to get through begins the session.
@@ -488,8 +494,11 @@ impl Bond {
 
     fn execute(&mut self, link: usize, now: Instant, action: KeeperAction) {
         match action {
-            KeeperAction::Attempt { role, .. } => {
-                let end = self.connect(link, role, Stage::Connecting);
+            KeeperAction::Attempt {
+                role, max_segment, ..
+            } => {
+                let stage = Stage::Connecting;
+                let end = self.connect(link, role, max_segment, stage);
                 self.keepers[link].on_attempt(now, end);
             }
             KeeperAction::AbandonAttempts => {

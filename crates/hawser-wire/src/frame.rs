@@ -62,6 +62,13 @@ pub enum StateFrame {
     Heartbeat,
     /// The sender's measurements of a channel.
     Path(PathReport),
+    /// Segments of the sender do not arrive over a link, though shorter ones do.
+    SegmentsLost {
+        /// The client's number for the link.
+        link: u32,
+        /// Bytes of payload in the smallest segment that was lost.
+        size: u32,
+    },
 }
 
 /// Measurements of a channel at one end. Of two about the same channel the later stamp counts.
@@ -121,6 +128,9 @@ impl StateFrame {
             }
             Self::Heartbeat => put_numbers(out, HEARTBEAT, &[]),
             Self::Path(report) => report.encode(out),
+            Self::SegmentsLost { link, size } => {
+                put_numbers(out, SEGMENTS_LOST, &[link.into(), size.into()]);
+            }
         }
     }
 
@@ -144,6 +154,10 @@ impl StateFrame {
             },
             HEARTBEAT => Self::Heartbeat,
             PATH => Self::Path(PathReport::decode(&mut value)?),
+            SEGMENTS_LOST => Self::SegmentsLost {
+                link: take_link(&mut value, "segments lost")?,
+                size: take_varint_u32(&mut value, "segments lost")?,
+            },
             _ if kind & CRITICAL != 0 => {
                 return Err(Malformed::new("frame", MalformedReason::UnknownCritical));
             }
@@ -338,6 +352,7 @@ const CREDIT: u8 = 0x02;
 const JOIN: u8 = 0x03;
 const HEARTBEAT: u8 = 0x04;
 const PATH: u8 = 0x05;
+const SEGMENTS_LOST: u8 = 0x10;
 const DATAGRAM: u8 = 0x06;
 
 #[cfg(test)]

@@ -6,7 +6,11 @@ const EXPRESS: KeeperAction = attempt(ChannelRole::Express, false);
 const SEARCH: KeeperAction = attempt(ChannelRole::Bulk, true);
 
 const fn attempt(role: ChannelRole, search: bool) -> KeeperAction {
-    KeeperAction::Attempt { role, search }
+    KeeperAction::Attempt {
+        role,
+        search,
+        max_segment: None,
+    }
 }
 
 fn id(number: u32) -> ChannelId {
@@ -48,6 +52,33 @@ fn without_express_channels_the_first_one_is_bulk_and_nothing_is_missing() {
     let mut keeper = ChannelKeeper::new(START, false, Some(id(0)));
     assert!(keeper.is_complete());
     assert_eq!(drain(&mut keeper, START), []);
+}
+
+#[test]
+fn where_full_segments_are_lost_each_channel_goes_when_one_with_small_segments_stands() {
+    let mut keeper = complete();
+    let now = after(5000);
+    let lost = Some(LostSegment {
+        size: 1448,
+        at: now,
+    });
+    let small = |role| KeeperAction::Attempt {
+        role,
+        search: false,
+        max_segment: Some(1220),
+    };
+    keeper.handle_lost_segment(now, lost);
+    keeper.update(|_| true, 1);
+    let attempts = [small(ChannelRole::Bulk), small(ChannelRole::Express)];
+    assert_eq!(drain(&mut keeper, now), attempts);
+    assert_eq!(keeper.channels().collect::<Vec<_>>(), [id(1), id(0)]);
+    assert!(keeper.handle_joined(now, ChannelRole::Bulk, id(2)));
+    assert_eq!(drain(&mut keeper, now), [KeeperAction::Drop(id(1))]);
+    assert!(keeper.handle_joined(now, ChannelRole::Express, id(3)));
+    assert_eq!(drain(&mut keeper, now), [KeeperAction::Drop(id(0))]);
+    // The same finding once more replaces nothing.
+    keeper.handle_lost_segment(now, lost);
+    assert_eq!(drain(&mut keeper, now), []);
 }
 
 #[test]

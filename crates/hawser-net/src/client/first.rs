@@ -132,9 +132,9 @@ async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
         None => config.identity.clone(),
     };
     let tls = TlsClient::new(&identity, config.gateway).map_err(|error| error.to_string())?;
-    let options = shared.socket_options();
     let greet = async |remote: SocketAddr| {
         let way = (!link.loopback).then_some(link);
+        let options = shared.first_options(link);
         let stream = bind::connect_on_link(way, remote, &options).await;
         let stream = stream.map_err(|error| error.to_string())?;
         match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.handshake(stream)).await {

@@ -15,16 +15,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::join_error::JoinError;
 use super::reach::reach;
 use super::shared::Shared;
-use crate::bind;
+use crate::bind::{self, SocketOptions};
 use crate::driver::{Driver, NewChannel};
 use crate::{clock, links::Link};
 
 /// Connects over `link` to `remote`, or to the address that suits the link best; joins the session
-/// and adds the channel to it. Gives where it goes.
+/// and adds the channel to it. Gives where it goes. `options`: of the connection.
 pub(super) async fn join(
     shared: &Shared,
     driver: &Driver,
-    link: &Link,
+    (link, options): (&Link, &SocketOptions),
     remote: Option<SocketAddr>,
     role: ChannelRole,
     turns: &Mutex<JoinTurns>,
@@ -33,10 +33,10 @@ pub(super) async fn join(
     let (remote, stream) = match remote {
         Some(remote) => {
             let link = (!link.loopback).then_some(link);
-            let stream = bind::connect_on_link(link, remote, &shared.socket_options()).await?;
+            let stream = bind::connect_on_link(link, remote, options).await?;
             (remote, stream)
         }
-        None => reach(shared, link).await?,
+        None => reach(shared, link, options).await?,
     };
     let now = clock::now();
     if !lock(turns).take(now, role, now.since(began)) {

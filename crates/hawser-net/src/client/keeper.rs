@@ -17,6 +17,7 @@ use super::first::{self, First};
 use super::join::join;
 use super::join_error::JoinError;
 use super::shared::{LinkStatus, Shared};
+use crate::bind::SocketOptions;
 use crate::clock;
 use crate::driver::Driver;
 use crate::links::Link;
@@ -89,7 +90,7 @@ struct LinkKeeper {
 impl LinkKeeper {
     fn new(shared: &Arc<Shared>, driver: &Driver, link: Link, first: Option<First>) -> Self {
         let channel = first.as_ref().map(|first| first.channel);
-        let keeper = Self {
+        let mut keeper = Self {
             plan: ChannelKeeper::new(clock::now(), shared.config.express, channel),
             shared: Arc::clone(shared),
             driver: driver.clone(),
@@ -97,6 +98,8 @@ impl LinkKeeper {
             remote: first.map(|first| first.remote),
             turns: Arc::default(),
         };
+        let known = keeper.shared.lost_segment(&keeper.link);
+        keeper.plan.handle_lost_segment(clock::now(), known);
         keeper.publish(None);
         keeper
     }
@@ -127,11 +130,21 @@ impl LinkKeeper {
     async fn look_after(&mut self, attempts: &mut FuturesUnordered<Attempt>) {
         let live = self.driver.channels();
         let wanted = self.driver.wanted_channels(self.link.index);
+        let lost = self.driver.lost_segment(self.link.index);
+        if let Some(lost) = lost {
+            self.shared.note_lost_segment(&self.link, lost);
+        }
+        self.plan.handle_lost_segment(clock::now(), lost);
         self.plan.update(|channel| live.contains(&channel), wanted);
         while let Some(action) = self.plan.poll_action(clock::now()) {
             match action {
-                KeeperAction::Attempt { role, search } => {
-                    attempts.push(self.attempt(role, self.remote.filter(|_| !search)));
+                KeeperAction::Attempt {
+                    role,
+                    search,
+                    max_segment,
+                } => {
+                    let remote = self.remote.filter(|_| !search);
+                    attempts.push(self.attempt(role, remote, max_segment));
                 }
                 KeeperAction::AbandonAttempts => attempts.clear(),
                 KeeperAction::Drop(channel) => {
@@ -191,11 +204,20 @@ impl LinkKeeper {
         }
     }
 
-    fn attempt(&self, role: ChannelRole, remote: Option<SocketAddr>) -> Attempt {
+    fn attempt(
+        &self,
+        role: ChannelRole,
+        remote: Option<SocketAddr>,
+        max_segment: Option<u16>,
+    ) -> Attempt {
         let (shared, driver) = (Arc::clone(&self.shared), self.driver.clone());
         let (link, turns) = (self.link.clone(), Arc::clone(&self.turns));
+        let options = SocketOptions {
+            max_segment,
+            ..shared.socket_options()
+        };
         Box::pin(async move {
-            let joined = join(&shared, &driver, &link, remote, role, &turns).await;
+            let joined = join(&shared, &driver, (&link, &options), remote, role, &turns).await;
             (role, joined)
         })
     }

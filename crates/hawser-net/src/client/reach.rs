@@ -17,22 +17,22 @@ use tokio::time::Instant;
 use super::address_choice::alike;
 use super::join_error::JoinError;
 use super::shared::Shared;
-use crate::bind;
+use crate::bind::{self, SocketOptions};
 use crate::links::Link;
 
 /// A connection to the address that suits `link` best.
 pub(super) async fn reach(
     shared: &Shared,
     link: &Link,
+    options: &SocketOptions,
 ) -> Result<(SocketAddr, TcpStream), JoinError> {
     let mut candidates = shared.candidates(&shared.usable_links());
     let mut addresses = Vec::new();
     let mut may_come = true;
-    let options = shared.socket_options();
     let attempt = async |remote| {
         let begun = Instant::now();
         let link = (!link.loopback).then_some(link);
-        let stream = bind::connect_on_link(link, remote, &options).await;
+        let stream = bind::connect_on_link(link, remote, options).await;
         (remote, begun.elapsed(), stream)
     };
     let mut attempts = FuturesUnordered::new();

@@ -1,15 +1,15 @@
 //! What the tasks of a client share.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hawser_channels::keeper::CONNECT_TIMEOUT;
+use hawser_channels::keeper::{CONNECT_TIMEOUT, SegmentLimit};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::LinkRules;
-use hawser_session::TransportChoice;
+use hawser_session::{LostSegment, TransportChoice};
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
 
@@ -17,6 +17,7 @@ use super::address_choice::choose;
 use super::candidates::{Candidates, Locator};
 use super::config::ClientConfig;
 use crate::bind::SocketOptions;
+use crate::clock;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::invite::Invite;
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     locator: Locator,
     /// Addresses where the gateway has proved its key, the latest first.
     pub(super) reached: watch::Sender<Vec<SocketAddr>>,
+    /// Segments that do not arrive, by link, with the addresses that the link had then.
+    lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
     /// The client ends with its first session that the gateway has answered in.
     pub(super) once: bool,
     /// True if the next session begins with the invite rather than with the client's own key.
@@ -90,6 +93,7 @@ impl Shared {
             links,
             current: watch::Sender::new(State::Connecting(None)),
             keepers: Mutex::default(),
+            lost_segments: Mutex::default(),
         }
     }
 
@@ -100,6 +104,36 @@ impl Shared {
             connect_timeout: CONNECT_TIMEOUT,
             ..SocketOptions::default()
         }
+    }
+
+    /// The options of a connection over a link that begins a session.
+    pub(super) fn first_options(&self, link: &Link) -> SocketOptions {
+        let (mut limit, now) = (SegmentLimit::default(), clock::now());
+        limit.learn(now, self.lost_segment(link));
+        SocketOptions {
+            max_segment: limit.limit(now),
+            ..self.socket_options()
+        }
+    }
+
+    /// Notes that segments of some size do not arrive over a link, for sessions to come.
+    pub(super) fn note_lost_segment(&self, link: &Link, lost: LostSegment) {
+        let known = (link.addresses.clone(), lost);
+        self.lock_lost_segments().insert(link.index, known);
+    }
+
+    /// Which segments do not arrive over a link, as far as it is the same as when that was found.
+    pub(super) fn lost_segment(&self, link: &Link) -> Option<LostSegment> {
+        let known = self.lock_lost_segments();
+        let (addresses, lost) = known.get(&link.index)?;
+        (*addresses == link.addresses).then_some(*lost)
+    }
+
+    fn lock_lost_segments(
+        &self,
+    ) -> MutexGuard<'_, BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>> {
+        let lock = self.lost_segments.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The links to use now.

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hawser_types::{ByteCount, ChannelId, Instant, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::PathReport;
 
 use crate::snapshot::PeerView;
@@ -18,13 +18,15 @@ pub(crate) struct Notices {
     peer: Option<PeerView>,
 }
 
-/// A message about a channel that goes over another link's.
+/// A message about a channel or a link, which goes over other links' channels too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// State of the channel, as this side sees it.
     Report(ChannelId),
     /// Number of its records that came.
     Ack(ChannelId),
+    /// Size of the segments that do not arrive over a link.
+    SegmentsLost(LinkIndex),
 }
 
 /// The latest report on a channel: its time, and what the channel had carried by then.
@@ -48,6 +50,12 @@ impl Notices {
     /// True if a notice is due.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
+    }
+
+    /// True if a notice is due that has to go in a record of its own: a full segment would be lost.
+    pub(crate) fn is_due_alone(&self) -> bool {
+        let is_short = |notice: &Notice| matches!(notice, Notice::SegmentsLost(_));
+        self.due.iter().any(is_short)
     }
 
     /// Takes out the oldest notice that is due.

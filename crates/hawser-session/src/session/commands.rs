@@ -4,6 +4,7 @@ use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::{ChunkHeader, Command, Enrolment, Hello};
 
 use super::Session;
+use crate::channels::Channels;
 use crate::error::{Misbehaviour, PeerFault};
 use crate::event::{CloseReason, Event, Limit};
 use crate::grant::JoinRefused;
@@ -215,7 +216,10 @@ impl Session {
 
     /// Takes note that the peer gives a channel up, or a number.
     fn on_channel_closed(&mut self, now: Instant, channel: ChannelId) {
-        if self.channels.contains(channel) {
+        if let Some(closed) = self.channels.get(channel) {
+            if closed.is_suspect() && self.channels.link_is_heard(closed) {
+                self.blame_full_segments(now, channel, Channels::stalled_from_the_start);
+            }
             self.remove_channel(now, channel);
             self.events.push(Event::Dead(channel));
         } else if self.side == Side::Gateway && self.granted.check(channel).is_ok() {

@@ -96,6 +96,9 @@ impl Session {
             StateFrame::Ack { channel, records } => self.on_ack(now, channel, records)?,
             StateFrame::Credit { stream, limit } => self.streams.on_credit(now, stream, limit),
             StateFrame::Path(report) => self.on_report(now, on, &report),
+            StateFrame::SegmentsLost { link, size } => {
+                self.on_segments_lost(now, LinkIndex::new(link), size);
+            }
             // The driver deals with joins; a heartbeat has done its work by arriving.
             StateFrame::Join { .. } | StateFrame::Heartbeat => {}
         }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::Session;
 use crate::channel::{Channel, Notice, Sent};
+use crate::channels::Channels;
 use crate::event::{CloseReason, Event};
 use crate::links::Pressure;
 use crate::recorder::Note;
@@ -90,6 +91,7 @@ impl Session {
         }
         let suspects = self.channels.suspects_of(link, role);
         for id in suspects.map(Channel::id).collect::<SmallVec<[_; 8]>>() {
+            self.blame_full_segments(now, id, Channels::stalled_from_the_start);
             self.give_up(now, id);
         }
     }
@@ -129,6 +131,7 @@ impl Session {
 
     fn check_silence(&mut self, now: Instant) {
         for id in self.channels.ids(|_| true) {
+            self.check_full_segments(now, id);
             let Some(channel) = self.channels.get(id) else {
                 continue;
             };
@@ -177,7 +180,7 @@ impl Session {
     }
 
     /// Gives a silent channel up, and tells both the peer and the driver.
-    fn give_up(&mut self, now: Instant, id: ChannelId) {
+    pub(super) fn give_up(&mut self, now: Instant, id: ChannelId) {
         self.remove_channel(now, id);
         self.command(&Command::ChannelClosed { channel: id });
         self.events.push(Event::Dead(id));
@@ -185,7 +188,7 @@ impl Session {
 
     /// Sends something that TCP has to acknowledge, since nothing else is in flight that would
     /// show a dead path.
-    fn beat(&mut self, now: Instant, id: ChannelId) {
+    pub(super) fn beat(&mut self, now: Instant, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(id) {
             channel.liveness_mut().beat(now);
             self.channels.wake(id);

@@ -39,7 +39,7 @@ impl Session {
             true => channel.datagrams().next_length(),
             false => 0,
         };
-        let assigned = match datagrams {
+        let assigned = match datagrams || channel.notices().is_due_alone() {
             true => None,
             false => channel.outbound_mut().take_assigned(),
         };
@@ -179,6 +179,12 @@ impl Session {
         {
             match notice {
                 Notice::Report(about) => self.put_report(now, about, most, out),
+                Notice::SegmentsLost(link) => {
+                    if let Some(lost) = self.links.lost_segments().on(link) {
+                        let (link, size) = (link.value(), lost.size);
+                        out.put(most, &StateFrame::SegmentsLost { link, size });
+                    }
+                }
                 Notice::Ack(about) => {
                     if let Some(channel) = self.channels.get(about) {
                         let (channel, records) = (about, channel.inbound().records());

@@ -64,9 +64,13 @@ impl Connections {
         network: &mut Network,
         link: usize,
         role: ChannelRole,
+        max_segment: Option<u16>,
         stage: Stage,
     ) -> End {
-        let config = TcpConfig::new(self.congestion.unwrap_or(Congestion::Cubic));
+        let mut config = TcpConfig::new(self.congestion.unwrap_or(Congestion::Cubic));
+        if let Some(limit) = max_segment {
+            config.announce(limit);
+        }
         let end = network.connect(link, config);
         network.set_low_water(end, FIRST_LOW_WATER);
         let used = Use {

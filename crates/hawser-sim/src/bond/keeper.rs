@@ -70,6 +70,8 @@ impl Keeper {
         link: LinkIndex,
     ) -> Option<KeeperAction> {
         let wanted = client.session().wanted_channels(link);
+        let lost = client.session().lost_segment(link);
+        self.plan.handle_lost_segment(now, lost);
         self.plan.update(|id| client.writer(id).is_some(), wanted);
         self.plan.poll_action(now)
     }

@@ -42,6 +42,18 @@ fn a_chunk_has_these_golden_bytes() {
 }
 
 #[test]
+fn segments_that_are_lost_have_these_golden_bytes() {
+    let lost = StateFrame::SegmentsLost {
+        link: 3,
+        size: 1448,
+    };
+    let mut body = Vec::new();
+    lost.encode(&mut body);
+    assert_eq!(body, b"\x10\x03\x03\x45\xa8");
+    assert_eq!(decode_all(&body), Ok(vec![Frame::State(lost)]));
+}
+
+#[test]
 fn a_path_report_has_these_golden_bytes() {
     let report = PathReport {
         channel: ChannelId::new(3),
@@ -171,6 +183,10 @@ fn state_frame() -> impl Strategy<Value = StateFrame> {
         }),
         Just(StateFrame::Heartbeat),
         path_report().prop_map(StateFrame::Path),
+        (any::<u32>(), any::<u32>()).prop_map(|(link, size)| StateFrame::SegmentsLost {
+            link: link >> 1,
+            size,
+        }),
     ]
 }
 
