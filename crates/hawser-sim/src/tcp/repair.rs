@@ -48,8 +48,8 @@ impl Sender {
 
     pub(super) fn move_phase(&mut self, lost_now: u32) {
         if self.repair.phase != Phase::Open && self.una >= self.repair.until {
-            if self.repair.phase == Phase::Recovery && !self.control.is_sovereign() {
-                self.window.congestion = self.window.threshold;
+            if self.repair.phase == Phase::Recovery {
+                self.window_after_recovery();
             }
             self.end_repair();
         }
@@ -130,10 +130,18 @@ impl Sender {
         self.repair.probe = None;
         if repeated && !packet.duplicate && self.repair.phase == Phase::Open {
             self.begin_repair(Phase::Recovery);
-            if !self.control.is_sovereign() {
-                self.window.congestion = self.window.threshold;
-            }
+            self.window_after_recovery();
             self.end_repair();
+        }
+    }
+
+    /// A window goes on from the threshold of the loss. There is none where the recovery began
+    /// under a congestion control that knows no threshold, and another one took over meanwhile.
+    ///
+    /// Source: Linux `tcp_end_cwnd_reduction`.
+    fn window_after_recovery(&mut self) {
+        if !self.control.is_sovereign() && self.window.threshold < u32::MAX {
+            self.window.congestion = self.window.threshold;
         }
     }
 
