@@ -1,5 +1,6 @@
 //! The channels of a session, by number, and those whose driver has to be told of something.
 
+mod fresh_link;
 mod full_segments;
 mod silence;
 

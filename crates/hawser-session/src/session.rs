@@ -204,18 +204,20 @@ impl Session {
         Some(channel.choose_control(now, shortest.unwrap_or(Duration::MAX)))
     }
 
-    /// True if a channel should drain now, to spare it BBR's probe while another link carries on,
-    /// or to leave a slow link's queue to something interactive. `in_flight`: bytes written to it
-    /// that the peer's kernel has not acknowledged, asked only when it matters.
+    /// True if a channel should drain now: to spare it BBR's probe while another link carries on,
+    /// to leave a slow link's queue to something interactive, or since its link is fresh.
+    /// `in_flight`: bytes written to it that the peer's kernel has not acknowledged, asked only
+    /// when it matters.
     pub fn holds(
         &mut self,
         now: Instant,
         id: ChannelId,
         in_flight: impl Fn() -> ByteCount,
     ) -> bool {
-        let restrains = |channel| {
+        let restrains = |channel: &Channel| {
             let (scheduling, channels) = (&self.scheduling, &self.channels);
-            scheduling.restrains(now, channel, channels, &in_flight)
+            channels.overruns_fresh_link(channel, &in_flight)
+                || scheduling.restrains(now, channel, channels, &in_flight)
         };
         if self.channels.get(id).is_some_and(restrains) {
             return true;

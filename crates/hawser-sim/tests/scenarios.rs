@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use hawser_scenario::promise::OF_BEST;
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Singles, TransferReport};
@@ -52,6 +53,7 @@ fn what_hunts_have_found_gives_the_committed_table() {
     };
     let found = all_in(&folder().join("hunt"));
     let reports: Vec<TransferReport> = found.iter().map(run).collect();
+    assert_hunt_causes(&reports);
     let arguments = "run scenarios/hunt/*.toml";
     compare(
         &Table(&reports),
@@ -60,6 +62,34 @@ fn what_hunts_have_found_gives_the_committed_table() {
         "hunt.txt",
     );
 }
+
+/// Every transfer below the best single link has its cause in `hunt_causes.txt`, and no other has.
+fn assert_hunt_causes(reports: &[TransferReport]) {
+    let mut broken = BTreeSet::new();
+    for report in reports {
+        for (transfer, which) in report.transfers.iter().zip(["first", "warm"]) {
+            if transfer.of_best.is_none_or(|of_best| of_best < OF_BEST) {
+                broken.insert(format!("{} {which}", report.scenario));
+            }
+        }
+    }
+    assert_listed(&broken, include_str!("hunt_causes.txt"), "hunt_causes.txt");
+    assert!(
+        broken.len() <= BELOW_BEST,
+        "the number of transfers below the best link may only fall"
+    );
+}
+
+/// Compares the rows that break a promise with those that a file of causes lists, indented.
+fn assert_listed(broken: &BTreeSet<String>, causes: &str, file: &str) {
+    let listed = causes.lines().filter_map(|line| line.strip_prefix("  "));
+    let listed: BTreeSet<&str> = listed.collect();
+    let broken: BTreeSet<&str> = broken.iter().map(String::as_str).collect();
+    assert_eq!(broken, listed, "{file} lists other rows");
+}
+
+/// Transfers of the table of hunts below the best single link. This number may only fall.
+const BELOW_BEST: usize = 5;
 
 #[test]
 fn an_interactive_stream_beside_bulk_gives_the_committed_table() {
@@ -106,11 +136,6 @@ fn links_that_fail_and_return_give_the_committed_table() {
 
 /// Every row that breaks a promise has its cause in `failover_causes.txt`, and no other row does.
 fn assert_causes(reports: &[FailoverReport]) {
-    let causes = include_str!("failover_causes.txt");
-    let listed: BTreeSet<_> = causes
-        .lines()
-        .filter_map(|line| line.strip_prefix("  "))
-        .collect();
     let broken = reports
         .iter()
         .filter(|report| report.is_gap_broken() || report.is_return_broken())
@@ -119,8 +144,8 @@ fn assert_causes(reports: &[FailoverReport]) {
             format!("{scenario} {link} {}", report.failure.name())
         });
     let broken: BTreeSet<String> = broken.collect();
-    let broken: BTreeSet<&str> = broken.iter().map(String::as_str).collect();
-    assert_eq!(broken, listed, "failover_causes.txt lists other rows");
+    let causes = include_str!("failover_causes.txt");
+    assert_listed(&broken, causes, "failover_causes.txt");
     assert_eq!(
         broken.len(),
         BROKEN,
