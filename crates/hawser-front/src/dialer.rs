@@ -46,8 +46,8 @@ pub type Opened<V, P> =
     EitherStream<Counted<<V as Via>::Stream>, Counted<<<P as Sessions>::Way as Dialer>::Stream>>;
 
 impl ConnectionDialer {
-    /// A dialer by `director`, with names looked up over its links and the default times, over links and by
-    /// these ways besides. `mptcp`: whether destinations are offered Multipath TCP. The director
+    /// A dialer by `director`, with the default times, over links, which names are looked up over
+    /// too, and by these ways besides. `mptcp`: whether destinations are offered Multipath TCP. The director
     /// knows of the gateway; peers are used and looked for while not everything goes by it.
     pub fn new(
         director: SharedDirector,

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{FakeDialer, in_time, read_exactly};
-use hawser_front::datagram::{DirectPorts, PlaceFlows, Placement, Target};
+use hawser_front::datagram::{DirectLimits, DirectPorts, PlaceFlows, Placement, Target};
 use hawser_front::proxy::{Malformed, ProxyConfig, ProxyCounters, ProxyServer};
+use hawser_front::resolve::SystemResolver;
 use hawser_front::transport::DialError;
 use hawser_net::links::Link;
 use hawser_types::LinkIndex;
@@ -49,7 +50,11 @@ async fn start(config: ProxyConfig) -> (SocketAddr, Arc<ProxyCounters>) {
     };
     let dialer = Arc::new(FakeDialer::new(0));
     let server = ProxyServer::bind(config, dialer).await.unwrap();
-    let server = server.with_datagrams(Arc::new(DirectPorts::new(Routes)));
+    let server = server.with_datagrams(Arc::new(DirectPorts::with_resolver(
+        Routes,
+        SystemResolver::new(),
+        DirectLimits::default(),
+    )));
     let (address, counters) = (server.local_addr(), server.counters());
     tokio::spawn(server.run(std::future::pending()));
     (address, counters)
