@@ -1,6 +1,6 @@
 //! From two pictures of a daemon to what has changed between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Change, ConnectionsStatus, LinkAllowed, LinkState, LinkStatus, PathState, PolicyStatus,
@@ -71,6 +71,15 @@ fn one_link(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) 
                 .reason
                 .clone()
                 .filter(|_| after.state != LinkState::Up),
+        });
+    }
+    let addresses = |link: &LinkStatus| link.addresses.iter().copied().collect::<BTreeSet<_>>();
+    let (from, to) = (addresses(before), addresses(after));
+    if from != to {
+        changes.push(Change::LinkAddresses {
+            link: link(),
+            from: from.into_iter().collect(),
+            to: to.into_iter().collect(),
         });
     }
     // Nothing is said of a link that is used like any other and has carried nothing.
@@ -247,6 +256,24 @@ mod tests {
         assert_eq!(
             told(&with_links(&[link("dsl", LinkState::NoRoute)]), &up),
             ["event:link-state,link:dsl,from:no-route,to:up"]
+        );
+    }
+
+    #[test]
+    fn other_addresses_of_a_link_are_told_and_their_order_is_no_news() {
+        let with = |addresses: &[&str]| {
+            let mut link = link("dsl", LinkState::Up);
+            link.addresses = addresses.iter().map(|it| it.parse().unwrap()).collect();
+            with_links(&[link])
+        };
+        let before = with(&["10.1.0.2", "fd00::2"]);
+        assert_eq!(
+            changes_between(&before, &with(&["fd00::2", "10.1.0.2"])),
+            []
+        );
+        assert_eq!(
+            told(&before, &with(&["10.1.0.7", "fd00::2"])),
+            ["event:link-addresses,link:dsl,from:[10.1.0.2,fd00::2],to:[10.1.0.7,fd00::2]"]
         );
     }
 

@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{LinkState, PathState, SessionState};
@@ -44,6 +46,15 @@ pub enum Change {
         /// Reason, where one is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+    },
+    /// A link has other addresses than before.
+    LinkAddresses {
+        /// The interface's name.
+        link: String,
+        /// The addresses before.
+        from: Vec<IpAddr>,
+        /// The addresses now.
+        to: Vec<IpAddr>,
     },
     /// A link answers again, or does not, or another host answers on it in the name of
     /// destinations.

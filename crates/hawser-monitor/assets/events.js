@@ -34,6 +34,10 @@ export function showEvents() {
   );
 }
 
+function addresses(all) {
+  return all.join(', ') || 'no address';
+}
+
 function words(event) {
   const why = event.reason ? `: ${event.reason}` : '';
   switch (event.event) {
@@ -43,6 +47,8 @@ function words(event) {
       return `Link ${event.link} is gone.`;
     case 'link-state':
       return `Link ${event.link} was ${event.from} and is ${event.to}${why}.`;
+    case 'link-addresses':
+      return `Link ${event.link} has ${addresses(event.to)}, had ${addresses(event.from)}.`;
     case 'link-health':
       return `Link ${event.link} was ${event.from} and is ${event.to}.`;
     case 'link-use':

@@ -1,5 +1,7 @@
 //! `hawser events`.
 
+use std::net::IpAddr;
+
 use super::table::printable;
 use crate::{Change, Scheduled};
 use hawser_types::LinkUse;
@@ -15,6 +17,9 @@ pub fn render_change(change: &Change) -> String {
             to,
             reason,
         } => format!("{link} is {to}, was {from}{}", because(reason)),
+        Change::LinkAddresses { link, from, to } => {
+            format!("{link} has {}, had {}", addresses(to), addresses(from))
+        }
         Change::LinkHealth { link, to, .. } => match to.as_str() {
             "sound" => format!("{link} answers again"),
             "suspect" => format!("{link} does not answer where others do"),
@@ -63,6 +68,14 @@ fn because(reason: &Option<String>) -> String {
     reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
+fn addresses(all: &[IpAddr]) -> String {
+    let words: Vec<_> = all.iter().map(ToString::to_string).collect();
+    match words.is_empty() {
+        true => "no address".to_owned(),
+        false => words.join(", "),
+    }
+}
+
 fn usage(up: LinkUse, down: LinkUse) -> String {
     match up == down {
         true => up.to_string(),
@@ -85,6 +98,12 @@ mod tests {
         };
         let line = "wwan0?[2J? is down, was up: it has no carrier";
         assert_eq!(render_change(&change), line);
+        let change = Change::LinkAddresses {
+            link: "wwan0".to_owned(),
+            from: vec!["10.1.0.2".parse().unwrap()],
+            to: Vec::new(),
+        };
+        assert_eq!(render_change(&change), "wwan0 has no address, had 10.1.0.2");
         let change = Change::LinkUse {
             link: "wwan0".to_owned(),
             up: LinkUse::Never,
