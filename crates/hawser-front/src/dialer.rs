@@ -47,8 +47,9 @@ pub type Opened<V, P> =
 
 impl ConnectionDialer {
     /// A dialer by `director`, with the default times, over links, which names are looked up over
-    /// too, and by these ways besides. `mptcp`: whether destinations are offered Multipath TCP. The director
-    /// knows of the gateway; peers are used and looked for while not everything goes by it.
+    /// too, and by these ways besides. `mptcp`: whether destinations are offered Multipath TCP. The
+    /// director knows of the gateway; peers are used and looked for while not everything goes by
+    /// it.
     pub fn new(
         director: SharedDirector,
         mptcp: bool,

@@ -1,5 +1,7 @@
 //! Links and the connections over them, in virtual time.
 
+// long: one link in both directions, and the two ends of its connections
+
 mod middlebox;
 
 use std::collections::VecDeque;
