@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use hawser_control::{History, Role};
 use hawser_net::store::StateDir;
+use hawser_net::thread_memory;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
@@ -63,6 +64,7 @@ impl Daemon {
             tokio::spawn(server::serve(listener, Arc::clone(&state))),
             tokio::spawn(keep_record(Arc::clone(&state))),
             tokio::spawn(events::watch(Arc::clone(&state))),
+            tokio::spawn(thread_memory::trim_regularly()),
         ];
         Ok(Self {
             state,

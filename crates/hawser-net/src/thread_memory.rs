@@ -1,11 +1,12 @@
 //! Memory that a thread reads and copies into, and uses again once no slice of it lives.
 //!
 //! The kernel clears each page of memory that it gives, which costs more than the copy into it. A
-//! thread keeps at most 4 MiB that nothing uses.
+//! thread keeps at most 4 MiB that nothing uses, and gives it back within half a minute of its last
+//! read.
 
-use std::cell::RefCell;
 use std::io;
 use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -36,13 +37,51 @@ pub(crate) fn copy(bytes: &[u8]) -> Bytes {
     with_arena(|arena| arena.copy(bytes))
 }
 
+/// Gives back every few seconds what threads keep and did not need, for ever. A thread that reads
+/// does that by itself; this is for those that wait.
+pub async fn trim_regularly() {
+    loop {
+        tokio::time::sleep(TRIM_ALL_EVERY).await;
+        trim_all(Instant::now());
+    }
+}
+
+/// Trims what all threads keep. Memory that a thread is using is left to it.
+fn trim_all(now: Instant) {
+    threads().retain(|memory| {
+        let Some(memory) = memory.upgrade() else {
+            return false;
+        };
+        if let Some(mut memory) = unless_in_use(&memory) {
+            memory.trim(now);
+        }
+        true
+    });
+}
+
 fn with_arena<R>(run: impl FnOnce(&mut Arena) -> R) -> R {
-    // Taken out, so that `run` may come here again: it then finds an empty one.
-    let mut memory = MEMORY.take().unwrap_or_else(Memory::new);
-    let result = run(&mut memory.arena);
-    memory.trim();
-    MEMORY.set(Some(memory));
-    result
+    MEMORY.with(|memory| match unless_in_use(memory) {
+        Some(mut memory) => {
+            let result = run(&mut memory.arena);
+            memory.trim(Instant::now());
+            result
+        }
+        // `run` came here again, or another thread is trimming.
+        None => run(&mut Arena::default()),
+    })
+}
+
+fn unless_in_use(memory: &Mutex<Memory>) -> Option<MutexGuard<'_, Memory>> {
+    match memory.try_lock() {
+        Ok(memory) => Some(memory),
+        // An arena is whole whenever code of others runs.
+        Err(TryLockError::Poisoned(memory)) => Some(memory.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+fn threads() -> MutexGuard<'static, Vec<Weak<Mutex<Memory>>>> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Memory {
@@ -51,15 +90,19 @@ struct Memory {
 }
 
 impl Memory {
-    fn new() -> Self {
-        Self {
+    /// The memory of a new thread, which is trimmed with all others until the thread ends.
+    fn of_thread() -> Arc<Mutex<Self>> {
+        let memory = Arc::new(Mutex::new(Self {
             arena: Arena::default(),
             trimmed_at: Instant::now(),
-        }
+        }));
+        let mut threads = threads();
+        threads.retain(|other| other.strong_count() > 0);
+        threads.push(Arc::downgrade(&memory));
+        memory
     }
 
-    fn trim(&mut self) {
-        let now = Instant::now();
+    fn trim(&mut self, now: Instant) {
         if now.duration_since(self.trimmed_at) >= TRIM_EVERY {
             self.trimmed_at = now;
             self.arena.trim();
@@ -68,13 +111,18 @@ impl Memory {
 }
 
 thread_local! {
-    static MEMORY: RefCell<Option<Memory>> = const { RefCell::new(None) };
+    static MEMORY: Arc<Mutex<Memory>> = Memory::of_thread();
 }
 
+/// The memory of all threads that have read and go on.
+static THREADS: Mutex<Vec<Weak<Mutex<Memory>>>> = Mutex::new(Vec::new());
+
 const TRIM_EVERY: Duration = Duration::from_secs(1);
+const TRIM_ALL_EVERY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::task::Waker;
 
     use super::*;
@@ -123,5 +171,32 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         let read = poll_read(&mut Nested(b"inner"), &mut cx, 100);
         assert!(matches!(read, Poll::Ready(Ok(bytes)) if bytes == "inner"));
+    }
+
+    #[test]
+    fn a_thread_that_waits_gives_back_what_it_kept() {
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let reader = std::thread::spawn(move || {
+            let data = vec![7; 1 << 20];
+            let mut reader = &data[..];
+            while !read(&mut reader, 100_000).is_empty() {}
+            tell.send(MEMORY.with(Arc::clone)).unwrap();
+            // Goes on and reads nothing more.
+            let _ = ended.recv();
+        });
+        let memory = told.recv().unwrap();
+        let holds = || memory.lock().unwrap().arena.holds_memory();
+        assert!(holds());
+        let now = Instant::now();
+        trim_all(now + TRIM_ALL_EVERY);
+        trim_all(now + 2 * TRIM_ALL_EVERY);
+        assert!(!holds());
+
+        let listed = Arc::downgrade(&memory);
+        drop((memory, end));
+        reader.join().unwrap();
+        trim_all(now);
+        assert!(threads().iter().all(|other| !other.ptr_eq(&listed)));
     }
 }

@@ -111,7 +111,7 @@ impl Arena {
     }
 
     /// True if [`Arena::trim`] could give anything back, now or later.
-    pub(crate) fn holds_memory(&self) -> bool {
+    pub fn holds_memory(&self) -> bool {
         self.current.capacity() > 0 || !self.retired.is_empty()
     }
 
