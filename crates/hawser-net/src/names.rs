@@ -73,7 +73,7 @@ impl Names {
     ///
     /// The answer of the system's resolver counts, also that there is no such name, if it comes
     /// within [`HEAD_START`]. Else the first of it and of the servers of `links` that finds
-    /// addresses. Ends after [`LOOKUP_TIMEOUT`] at the latest.
+    /// addresses. Ends after [`SYSTEM_TIMEOUT`] at the latest.
     ///
     /// # Errors
     /// [`LookupError`].
@@ -83,7 +83,7 @@ impl Names {
         links: &[Link],
     ) -> Result<Vec<IpAddr>, LookupError> {
         let looking = self.lookup_in_turn(host, links);
-        let result = timeout(LOOKUP_TIMEOUT, looking).await;
+        let result = timeout(SYSTEM_TIMEOUT, looking).await;
         result.unwrap_or(Err(LookupError::Silent))
     }
 
@@ -225,7 +225,10 @@ async fn find_over(target: LinkServers, host: HostName) -> Finding {
 /// Time that the system's resolver has to answer before links' servers are asked: most answers
 /// come well before, and an application waits no longer than for a slow page.
 pub const HEAD_START: Duration = Duration::from_millis(200);
-/// Time after which a lookup is given up.
+/// Time that the system's resolver has where no link's server finds anything: one try at each of
+/// two servers.
+pub const SYSTEM_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a lookup over links is given up.
 pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a resolver that was silent gets no head start.
 const SILENCE: Duration = Duration::from_secs(10);

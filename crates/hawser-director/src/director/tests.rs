@@ -164,6 +164,12 @@ fn the_next_connections_go_by_another_policy_and_what_is_open_stays() {
         assert_eq!(changed(), is_news);
     }
     assert_eq!(order(&director, &by("x")), ["b"]);
+    let asked = director.with(|it, _| it.links_for_names());
+    assert_eq!(
+        asked,
+        [Link::clone(&link("b"))],
+        "names go by the same rules"
+    );
     assert_eq!(director.with(|it, _| it.open_count()), 5);
 }
 
@@ -394,6 +400,7 @@ fn a_vpn_for_all_traffic_is_not_passed_by_unless_links_are_named() {
         ..by("x")
     };
     assert_eq!(director.decide(&to_name).route(v4), Route::System);
+    assert!(director.with(|it, _| it.links_for_names().is_empty()));
 
     let choose = |links| {
         let then = Action {

@@ -63,8 +63,9 @@ impl Default for System {
     }
 }
 
-/// Where a resolver is silent, each question takes a thread for half a minute.
-const MAX_THREADS: usize = 32;
+/// Where a resolver is silent, each question takes a thread for half a minute. A page of many names
+/// takes no more.
+const MAX_THREADS: usize = 128;
 /// Resolvers of the C library keep answers on the stack.
 const STACK: usize = 512 * 1024;
 
