@@ -36,6 +36,9 @@ pub struct GatewayStatus {
     pub usage: String,
     /// True if a session with it runs.
     pub is_up: bool,
+    /// Links of that session that answer, as choosing between links and gateway sees them.
+    #[serde(default)]
+    pub links: u64,
     /// Connections that came about over it so far.
     pub placed: u64,
     /// Of these, the open ones.

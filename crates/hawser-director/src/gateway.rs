@@ -137,6 +137,10 @@ impl GatewayRecord {
         GatewayReport {
             usage: self.usage,
             is_up: self.session.is_some(),
+            links: self
+                .session
+                .as_ref()
+                .map_or(0, |(_, view)| view.links.len()),
             up,
             down,
             latency: self.estimates.latency(),

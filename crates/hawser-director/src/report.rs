@@ -66,6 +66,8 @@ pub struct GatewayReport {
     pub usage: GatewayUse,
     /// True while a session with it runs.
     pub is_up: bool,
+    /// Links of that session that are not silent.
+    pub links: usize,
     /// Rate at which it was seen to send on; zero while unknown.
     pub up: Rate,
     /// Rate at which it was seen to bring back; zero while unknown.

@@ -213,9 +213,7 @@ impl Scene {
     fn until_there_is_a_session(&self, up: &Daemon) {
         let is_there = || {
             let status = self.place.status("client").unwrap();
-            let paths = status["sessions"][0]["paths"].as_array();
-            let count = paths.map_or(0, Vec::len);
-            count == 2 && status["connections"]["gateway"]["is_up"] == true
+            status["connections"]["gateway"]["links"] == 2
         };
         until("there is a session", is_there, || up.log());
     }

@@ -57,6 +57,7 @@ pub(crate) fn status(report: &GatewayReport) -> GatewayStatus {
     GatewayStatus {
         usage: report.usage.name().to_owned(),
         is_up: report.is_up,
+        links: report.links as u64,
         placed: report.opened,
         open: report.open,
         up: report.up,
