@@ -14,6 +14,7 @@ mod scheduler;
 mod shared;
 mod status;
 mod transport;
+mod unreachable;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -288,7 +289,7 @@ async fn run(shared: Arc<Shared>) {
     let seed = RandomState::new().hash_one(0);
     let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
     loop {
-        let first = first::connect(&shared).await;
+        let first = unreachable::connect(&shared).await;
         let driver = first.driver.clone();
         let published = shared.current.send_if_modified(|state| {
             let open = !matches!(state, State::Closed);

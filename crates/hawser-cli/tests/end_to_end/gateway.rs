@@ -1,5 +1,6 @@
 //! `serve` and `up`: enrolment, traffic, status, revocation and restarts.
 
+// long: one story for each thing that clients and gateways do
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::Signal;
@@ -49,6 +50,25 @@ fn every_kind_of_proxy_carries_a_page_and_status_shows_it() {
         text.out.contains("SESSION") && text.out.contains("established"),
         "{text:?}"
     );
+    up.end();
+    gateway.end();
+}
+
+#[test]
+fn the_log_says_what_a_client_waits_for_and_when_the_gateway_is_reached() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let listen = gateway.listen(&place).unwrap();
+    place.up("client", &["--gateway", &place.invite()]).end();
+    gateway.end();
+    let up = place.up("client", &[]);
+    let says = |what: &'static str| move |log: String| log.contains(what);
+    let is_said = says("the gateway can't be reached problem=");
+    until("it says so", || is_said(up.log()), || up.log());
+    let serve = ["serve", "--listen", &listen];
+    let gateway = place.start("gateway", &serve);
+    let is_said = says("the gateway is reached after=");
+    until("it says so", || is_said(up.log()), || up.log());
     up.end();
     gateway.end();
 }
