@@ -9,6 +9,7 @@ mod hunt;
 mod objects;
 mod replay;
 mod run;
+mod transports;
 
 pub(crate) use association::AssociationArguments;
 pub(crate) use connections::ConnectionArguments;
@@ -18,3 +19,4 @@ pub(crate) use hunt::HuntArguments;
 pub(crate) use objects::ObjectArguments;
 pub(crate) use replay::ReplayArguments;
 pub(crate) use run::RunArguments;
+pub(crate) use transports::TransportArguments;

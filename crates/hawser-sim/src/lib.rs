@@ -23,3 +23,4 @@ pub mod replay;
 pub mod table;
 pub mod tcp;
 mod ticks;
+pub mod transports;

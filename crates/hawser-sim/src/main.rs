@@ -26,6 +26,8 @@ enum Command {
     Failover(commands::FailoverArguments),
     /// Let connections come and go, placed on links one by one or bonded
     Connections(commands::ConnectionArguments),
+    /// Compare `auto` with the better of both transports
+    Transports(commands::TransportArguments),
     /// Share a link with plain TCP
     Fairness(commands::FairnessArguments),
     /// Draw link sets and report the worst breaches of the promise
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Objects(arguments) => arguments.execute(),
         Command::Failover(arguments) => arguments.execute(),
         Command::Connections(arguments) => arguments.execute(),
+        Command::Transports(arguments) => arguments.execute(),
         Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
         Command::Association(arguments) => arguments.execute(),

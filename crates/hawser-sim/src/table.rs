@@ -1,6 +1,7 @@
 //! Reports as text.
 
 mod association;
+mod transports;
 
 use std::fmt::{self, Display};
 
@@ -13,6 +14,7 @@ use crate::hunt::{self, Finding};
 use crate::objects::ObjectReport;
 
 pub use association::{Comparisons, DelayTable};
+pub use transports::Transports;
 
 /// Reports, one a line, with a heading.
 #[derive(Debug)]
