@@ -10,6 +10,7 @@ mod failure;
 mod gauge;
 mod halves;
 mod inner;
+mod reader;
 mod shared;
 mod streams;
 mod timer;
@@ -32,6 +33,7 @@ use hawser_wire::Enrolment;
 use crate::association::{AssociationHandle, Seal};
 use crate::clock;
 use crate::congestion::Congestion;
+use crate::read_memory::ReadMemory;
 pub(crate) use channel::NewChannel;
 pub use failure::ConnectionError;
 pub(crate) use failure::Failure;
@@ -55,8 +57,9 @@ impl Driver {
         config: SessionConfig,
         keys: SessionKeys,
         congestion: Congestion,
+        reading: ReadMemory,
     ) -> Self {
-        let shared = Arc::new(Shared::new(side, config, keys, congestion));
+        let shared = Arc::new(Shared::new(side, config, keys, congestion, reading));
         let timer = Arc::clone(&shared.timer);
         tokio::spawn(timer::run(Arc::downgrade(&shared), timer));
         Self { shared }

@@ -11,6 +11,7 @@ pub mod identity;
 pub mod invite;
 pub mod links;
 pub mod names;
+mod read_memory;
 pub mod session;
 pub mod store;
 pub mod stream;

@@ -110,6 +110,23 @@ impl Arena {
         }
     }
 
+    /// Gives back full buffers that are kept to be used again.
+    pub(crate) fn release_spare(&mut self) {
+        self.retired.clear();
+        self.kept = 0;
+    }
+
+    /// Gives back all that holds no bytes.
+    pub(crate) fn release(&mut self) {
+        self.turned = 0;
+        self.trim();
+    }
+
+    /// Returns the bytes of memory that are kept for the next reads, with what waits in them.
+    pub(crate) fn held(&self) -> usize {
+        self.size() + self.kept
+    }
+
     /// True if [`Arena::trim`] could give anything back, now or later.
     pub fn holds_memory(&self) -> bool {
         self.current.capacity() > 0 || !self.retired.is_empty()

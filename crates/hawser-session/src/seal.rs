@@ -250,6 +250,22 @@ impl RecordReader {
         self.memory.trim();
     }
 
+    /// Frees the memory that is kept for later, but the buffer for the next bytes.
+    pub fn release_spare(&mut self) {
+        self.memory.release_spare();
+    }
+
+    /// Frees all memory that no bytes lie in.
+    pub fn release(&mut self) {
+        self.memory.release();
+    }
+
+    /// Returns the bytes of memory that the reader keeps for what comes next, with what waits in
+    /// them.
+    pub fn held(&self) -> usize {
+        self.memory.held()
+    }
+
     /// True if there is memory that [`RecordReader::trim`] can free, now or later.
     pub fn holds_memory(&self) -> bool {
         self.memory.holds_memory()

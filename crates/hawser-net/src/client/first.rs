@@ -222,7 +222,13 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
         scheduler: *shared.scheduler.borrow(),
         ..config.session.clone()
     };
-    let driver = Driver::start(Side::Client, session, keys, shared.congestion.clone());
+    let driver = Driver::start(
+        Side::Client,
+        session,
+        keys,
+        shared.congestion.clone(),
+        shared.reading.clone(),
+    );
     if shared.invite().is_some() {
         driver.enrol(Enrolment {
             key: *config.identity.public().as_bytes(),

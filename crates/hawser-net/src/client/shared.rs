@@ -22,11 +22,14 @@ use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::invite::Invite;
 use crate::links::{self, Link};
+use crate::read_memory::ReadMemory;
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: ClientConfig,
     pub(super) congestion: Congestion,
+    /// What the channels of its sessions read into.
+    pub(super) reading: ReadMemory,
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
     pub(super) rules: watch::Sender<BTreeMap<String, LinkRules>>,
     pub(super) scheduler: watch::Sender<ChunkPolicy>,
@@ -90,6 +93,7 @@ impl Shared {
             locator: Locator::default(),
             config,
             congestion,
+            reading: ReadMemory::new(MOST_READ_MEMORY),
             links,
             current: watch::Sender::new(State::Connecting(None)),
             keepers: Mutex::default(),
@@ -290,6 +294,8 @@ impl Shared {
 
 /// Unsent data in the kernel until the channel's rate is known.
 const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
+/// Memory that channels read into, beyond what each needs for one record.
+const MOST_READ_MEMORY: ByteCount = ByteCount::from_mib(16);
 const NO_ADDRESS_YET: &str = "no address of the gateway is found yet";
 /// Gateways have a few addresses, and those that have changed are soon forgotten.
 const MAX_REACHED: usize = 8;

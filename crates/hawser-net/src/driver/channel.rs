@@ -16,6 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::gauge::Gauge;
 use super::inner::{Handle, Meter};
+use super::reader::Reader;
 use super::shared::Shared;
 use crate::congestion::Choice;
 use crate::tls::is_tls_record;
@@ -55,7 +56,8 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             choice: Choice::new(&shared.congestion),
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
-        let reading = read(Arc::downgrade(shared), id, stream, new.reader, refusable);
+        let reader = Reader::new(new.reader, &shared.reading);
+        let reading = read(Arc::downgrade(shared), id, stream, reader, refusable);
         let reading = tokio::spawn(reading);
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
         let tasks = [reading.abort_handle(), writing.abort_handle()];
@@ -84,11 +86,10 @@ async fn read(
     shared: Weak<Shared>,
     id: ChannelId,
     stream: Arc<TcpStream>,
-    mut reader: RecordReader,
+    mut reader: Reader,
     refusable: bool,
 ) {
     let mut records = Vec::new();
-    let mut size = MIN_READ;
     let mut trim = tokio::time::interval_at(tokio::time::Instant::now() + TRIM_EVERY, TRIM_EVERY);
     trim.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut first, mut refusal) = (refusable, false);
@@ -101,7 +102,7 @@ async fn read(
             turn = clock::now();
         }
         // What came along with the handshake is there before the first read.
-        if let Err(error) = take_records(&mut reader, &mut records) {
+        if let Err(error) = take_records(&mut reader.records, &mut records) {
             if refusal && let Some(shared) = shared.upgrade() {
                 shared.lock().refused = true;
                 shared.abort();
@@ -112,8 +113,6 @@ async fn read(
         if !records.is_empty() && !hand_over(&shared, id, &mut records) {
             return;
         }
-        let wanted = reader.missing().max(size);
-        reader.reserve(wanted);
         let buffer = reader.buffer();
         let empty = buffer.is_empty();
         let result = stream.try_read_buf(buffer);
@@ -122,9 +121,7 @@ async fn read(
         first &= matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         match result {
             Ok(0) => break io::ErrorKind::UnexpectedEof.into(),
-            Ok(n) if n >= size => size = (size * 2).min(MAX_READ),
-            Ok(n) if n < size / 4 => size = (size / 2).max(MIN_READ),
-            Ok(_) => {}
+            Ok(n) => reader.size_next(n),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if let Err(error) = readable(&stream, &mut reader, &mut trim).await {
                     break error;
@@ -137,7 +134,7 @@ async fn read(
     let Some(shared) = shared.upgrade() else {
         return;
     };
-    if reader.is_mid_record() && ended.kind() == io::ErrorKind::UnexpectedEof {
+    if reader.records.is_mid_record() && ended.kind() == io::ErrorKind::UnexpectedEof {
         tracing::debug!(%id, "the connection ended inside a record");
     } else {
         tracing::debug!(%id, error = %ended, "the connection ended");
@@ -146,12 +143,9 @@ async fn read(
 }
 
 /// Waits for bytes, giving back memory that is not needed meanwhile.
-async fn readable(
-    stream: &TcpStream,
-    reader: &mut RecordReader,
-    trim: &mut Interval,
-) -> io::Result<()> {
-    while reader.holds_memory() {
+async fn readable(stream: &TcpStream, reader: &mut Reader, trim: &mut Interval) -> io::Result<()> {
+    reader.give_back_if_scarce();
+    while reader.records.holds_memory() {
         tokio::select! {
             result = stream.readable() => return result,
             _ = trim.tick() => reader.trim(),
@@ -380,6 +374,4 @@ impl Pending {
 const TRIM_EVERY: Duration = Duration::from_secs(1);
 /// Time for which a channel's reader works before others on its thread have their turn.
 const TURN: Duration = Duration::from_millis(1);
-const MIN_READ: usize = 16 * 1024;
-const MAX_READ: usize = 256 * 1024;
 const MAX_SLICES: usize = 36;

@@ -14,12 +14,15 @@ use super::inner::Inner;
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::lock_order::SessionLocked;
+use crate::read_memory::ReadMemory;
 
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     pub(super) keys: SessionKeys,
     pub(super) id: SessionId,
     pub(super) congestion: Congestion,
+    /// What channels read into.
+    pub(super) reading: ReadMemory,
     pub(super) config: SessionConfig,
     pub(super) side: Side,
     /// Wakes the task of the timer when that is to look sooner.
@@ -40,6 +43,7 @@ impl Shared {
         config: SessionConfig,
         keys: SessionKeys,
         congestion: Congestion,
+        reading: ReadMemory,
     ) -> Self {
         let session = Session::new(clock::now(), side, config.clone());
         Self {
@@ -47,6 +51,7 @@ impl Shared {
             id: keys.session_id(),
             keys,
             congestion,
+            reading,
             config,
             side,
             timer: Arc::default(),

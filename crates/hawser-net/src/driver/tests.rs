@@ -6,6 +6,7 @@ use hawser_channels::association::association_config;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::Local;
 use hawser_session::TransportChoice;
+use hawser_types::ByteCount;
 use hawser_wire::ChannelRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -139,7 +140,14 @@ fn begin(side: Side, config: &SessionConfig, handshake: Handshake) -> Driver {
         sealer: keys.sealer(id, out),
         stream: handshake.stream,
     };
-    let driver = Driver::start(side, config.clone(), keys, Congestion::choose(None));
+    let reading = ReadMemory::new(ByteCount::from_mib(16));
+    let driver = Driver::start(
+        side,
+        config.clone(),
+        keys,
+        Congestion::choose(None),
+        reading,
+    );
     let spec = ChannelSpec {
         id,
         role: ChannelRole::Express,

@@ -135,6 +135,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
             memory::for_session(config),
             keys,
             shared.congestion.clone(),
+            shared.reading.clone(),
         );
         sessions.insert(
             id,

@@ -7,9 +7,9 @@
 //! 64 KiB of credit of its streams, and one chunk's worth of sending.
 //!
 //! What the sessions' recorders may take comes off first; that is never more than a quarter. So
-//! does what associations hold for their keys and for what comes before its turn; where that is
-//! more than a quarter, the largest of them end. What they send counts as the data of their
-//! sessions.
+//! does what channels read into: an eighth, and what each needs for one record beyond that. So does
+//! what associations hold for their keys and for what comes before its turn; where that is more
+//! than a quarter, the largest of them end. What they send counts as the data of their sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,7 +77,9 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
     let recorder = for_session(&shared.config).recorder.as_u64();
     let recorders = recorder.saturating_mul(sessions.len() as u64);
     let memory = shared.config.limits.memory.as_u64();
-    let others = recorders.saturating_add(shared.held_by_associations().as_u64());
+    let others = recorders
+        .saturating_add(shared.held_by_associations().as_u64())
+        .saturating_add(shared.reading.held().as_u64());
     let half = memory.saturating_sub(others) / 2;
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);

@@ -18,6 +18,7 @@ use super::shares::Shares;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::identity::PublicKey;
+use crate::read_memory::ReadMemory;
 use crate::session::SessionHandle;
 use crate::sign_of_life::oldest_silent;
 use crate::stream::BondStream;
@@ -26,6 +27,8 @@ use crate::tls::TlsServer;
 pub(super) struct Shared {
     pub(super) config: GatewayConfig,
     pub(super) congestion: Congestion,
+    /// What the channels of all sessions read into.
+    pub(super) reading: ReadMemory,
     pub(super) admission: Arc<dyn Admission>,
     pub(super) tls: TlsServer,
     sessions: Mutex<HashMap<SessionId, Entry>>,
@@ -126,6 +129,7 @@ impl Shared {
     ) -> Self {
         Self {
             half_open: HalfOpen::new(config.limits),
+            reading: ReadMemory::new(config.limits.reading()),
             probing: Probing::default(),
             config,
             congestion,

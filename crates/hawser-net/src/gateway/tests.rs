@@ -7,6 +7,7 @@ use hawser_sctp::Local;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_skip::namespace::{in_namespace, ip};
+use hawser_types::ByteCount;
 use hawser_wire::ChannelRole;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -14,6 +15,7 @@ use super::*;
 use crate::association::AssociationEndpoint;
 use crate::driver::NewChannel;
 use crate::identity::Identity;
+use crate::read_memory::ReadMemory;
 use crate::tls::{Handshake, client_handshake};
 
 /// Admits every client.
@@ -152,7 +154,14 @@ async fn session(address: SocketAddr, key: PublicKey) -> Driver {
         stream: handshake.stream,
     };
     let config = SessionConfig::default();
-    let driver = Driver::start(Side::Client, config, keys, Congestion::choose(None));
+    let reading = ReadMemory::new(ByteCount::from_mib(16));
+    let driver = Driver::start(
+        Side::Client,
+        config,
+        keys,
+        Congestion::choose(None),
+        reading,
+    );
     let spec = ChannelSpec {
         id,
         role: ChannelRole::Express,

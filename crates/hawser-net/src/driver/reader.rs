@@ -1,0 +1,130 @@
+//! What a channel reads into, and how much at once.
+
+use bytes::BytesMut;
+use hawser_session::seal::RecordReader;
+
+use crate::read_memory::{Hold, ReadMemory};
+
+/// Records, the memory that they are read into, and how much is read at once.
+pub(super) struct Reader {
+    pub(super) records: RecordReader,
+    hold: Hold,
+    size: usize,
+}
+
+impl Reader {
+    pub(super) fn new(records: RecordReader, memory: &ReadMemory) -> Self {
+        Self {
+            records,
+            hold: memory.hold(),
+            size: MIN_READ,
+        }
+    }
+
+    /// The buffer for what comes next. It has room for the rest of a record, and for more while
+    /// memory is not scarce.
+    pub(super) fn buffer(&mut self) -> &mut BytesMut {
+        let least = self.records.missing().max(MIN_READ);
+        let scarce = self.size > least && !self.hold.has_room_for(self.records.held() + self.size);
+        let wanted = if scarce { least } else { least.max(self.size) };
+        self.records.reserve(wanted);
+        if scarce {
+            self.records.release_spare();
+        }
+        self.hold.set(self.records.held());
+        self.records.buffer()
+    }
+
+    /// Chooses the size of the next read after one that brought `read` bytes.
+    pub(super) fn size_next(&mut self, read: usize) {
+        if read >= self.size {
+            self.size = (self.size * 2).min(MAX_READ);
+        } else if read < self.size / 4 {
+            self.size = (self.size / 2).max(MIN_READ);
+        }
+    }
+
+    /// Gives back what was not needed since the last call; call it about once a second.
+    pub(super) fn trim(&mut self) {
+        self.records.trim();
+        self.hold.set(self.records.held());
+    }
+
+    /// Keeps nothing for later when all channels together hold too much.
+    pub(super) fn give_back_if_scarce(&mut self) {
+        if !self.hold.has_room_for(self.records.held()) {
+            self.records.release();
+            self.hold.set(self.records.held());
+        }
+    }
+}
+
+const MIN_READ: usize = 16 * 1024;
+const MAX_READ: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use hawser_session::seal::{Aead, Direction, SessionKeys};
+    use hawser_types::{ByteCount, ChannelId};
+    use hawser_wire::{MAX_RECORD_BODY, RecordFlags, RecordHeader};
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    const CHANNELS: u32 = 100;
+    const LIMIT: ByteCount = ByteCount::from_mib(2);
+
+    fn readers(memory: &ReadMemory) -> Vec<Reader> {
+        let keys = SessionKeys::new(Zeroizing::new([7; 32]), Aead::ChaCha20Poly1305);
+        let reader = |id| keys.reader(ChannelId::new(id), Direction::ClientToGateway, false);
+        let all = (0..CHANNELS).map(|id| Reader::new(reader(id), memory));
+        all.collect()
+    }
+
+    /// Half of what a record of the greatest length still lacks comes, and the next read may be
+    /// larger.
+    fn read(reader: &mut Reader) {
+        if !reader.records.is_mid_record() {
+            let flags = RecordFlags::default();
+            let length = MAX_RECORD_BODY;
+            let header = RecordHeader { flags, length }.encode();
+            reader.buffer().extend_from_slice(&header);
+        }
+        let more = reader.records.missing() / 2;
+        let buffer = reader.buffer();
+        buffer.resize(buffer.len() + more, 0);
+        reader.size_next(usize::MAX);
+    }
+
+    #[test]
+    fn many_channels_that_read_much_hold_the_limit_and_a_record_each() {
+        let memory = ReadMemory::new(LIMIT);
+        let mut readers = readers(&memory);
+        for _ in 0..6 {
+            readers.iter_mut().for_each(read);
+        }
+        let held = memory.held().as_u64();
+        // Far less than what they would like to have.
+        let record = MAX_RECORD_BODY as u64 + MIN_READ as u64;
+        assert!(
+            held <= LIMIT.as_u64() + u64::from(CHANNELS) * record,
+            "{held}"
+        );
+    }
+
+    #[test]
+    fn a_channel_that_waits_keeps_its_buffer_only_where_there_is_room() {
+        let memory = ReadMemory::new(LIMIT);
+        let mut readers = readers(&memory);
+        for reader in &mut readers {
+            reader.size = MAX_READ;
+            reader.buffer();
+        }
+        assert!(memory.held() > LIMIT);
+        readers.iter_mut().for_each(Reader::give_back_if_scarce);
+        assert!(memory.held() <= LIMIT && memory.held() > ByteCount::ZERO);
+        // There is room again once others are gone.
+        readers.truncate(1);
+        assert!(readers[0].buffer().capacity() >= MAX_READ);
+    }
+}
