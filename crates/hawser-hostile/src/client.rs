@@ -105,6 +105,9 @@ impl Client {
     }
 
     /// Joins with `id` over a connection of its own.
+    ///
+    /// # Errors
+    /// [`HostileError::Refused`] when the gateway closes that connection.
     pub(crate) async fn join(
         &self,
         session: &Shared,
@@ -122,11 +125,14 @@ impl Client {
         StateFrame::Join { role, link }.encode(&mut frame);
         let mut out = BytesMut::from(&prelude.encode()[..]);
         sealer.seal(clock::now(), &frame, &Default::default(), &mut out);
-        stream.write_all(&out).await?;
+        // A connection that is closed before all of this was read is reset.
+        let refused = |_| HostileError::Refused;
+        stream.write_all(&out).await.map_err(refused)?;
         let answered = timeout(PATIENCE, async {
             while !matches!(reader.next_record(), Ok(Some(_))) {
-                if stream.read_buf(reader.buffer()).await? == 0 {
-                    return Err(HostileError::Gone);
+                let read = stream.read_buf(reader.buffer()).await;
+                if read.map_err(refused)? == 0 {
+                    return Err(HostileError::Refused);
                 }
             }
             Ok(())

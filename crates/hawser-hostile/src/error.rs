@@ -23,6 +23,9 @@ pub enum HostileError {
     /// The peer has ended the connection or the session.
     #[error("the peer has ended it")]
     Gone,
+    /// The gateway has closed a connection that wanted to join.
+    #[error("a join is refused")]
+    Refused,
     /// The peer did not do something in time.
     #[error("never: {0}")]
     Never(String),

@@ -28,7 +28,9 @@ pub(crate) struct Said {
     pub(crate) enrolled: bool,
     /// Code of the peer's CLOSE.
     pub(crate) closed: Option<u32>,
-    /// Streams that the peer has reset.
+    /// Streams that the peer has reset, so far.
+    pub(crate) resets: usize,
+    /// Those of them with the highest numbers.
     pub(crate) reset: BTreeSet<StreamId>,
     /// Bytes received on each stream; one with a chunk is here.
     pub(crate) streams: BTreeMap<StreamId, u64>,
@@ -105,7 +107,12 @@ impl Said {
                 self.grants.extend(all.map(ChannelId::new));
             }
             Command::Reset { stream, .. } => {
+                self.resets += 1;
+                self.streams.remove(&stream);
                 self.reset.insert(stream);
+                if self.reset.len() > MOST_RESET {
+                    self.reset.pop_first();
+                }
             }
             Command::Close { code } => self.closed = Some(code),
             Command::Enrol(enrolment) => self.enrolment = Some(enrolment),
@@ -136,3 +143,6 @@ impl Commands {
         }
     }
 }
+
+/// Numbers of streams that are kept once they were reset: a trial may be long.
+const MOST_RESET: usize = 1024;

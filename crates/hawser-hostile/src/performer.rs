@@ -24,6 +24,8 @@ pub(crate) struct Performer<'a> {
     pub(crate) session: Session,
     ghosts: Vec<Session>,
     idle: Vec<TcpStream>,
+    /// Streams whose refusal was waited for.
+    refused: usize,
     /// How often each step has done its part, by its place in memory.
     turns: HashMap<usize, u64>,
     until: Instant,
@@ -43,6 +45,7 @@ impl<'a> Performer<'a> {
             session,
             ghosts: Vec::new(),
             idle: Vec::new(),
+            refused: 0,
             turns: HashMap::new(),
             until,
         }
@@ -63,11 +66,13 @@ impl<'a> Performer<'a> {
         match step {
             Step::Listen(manners) => self.session.heard().lock().manners = *manners,
             Step::Pause(length) => tokio::time::sleep(*length).await,
-            Step::Raw(bytes) => self.session.send_raw(bytes).await?,
+            Step::Raw(bytes) => self.raw(bytes).await?,
+            Step::Lost => self.session.lose_current().await?,
             Step::Records(count, make) => self.records(key(step), *count, *make).await?,
             Step::Commands(count, make) => self.commands(key(step), *count, *make).await?,
             Step::SkipCommands(bytes) => self.session.skip_commands(*bytes),
             Step::Open(count, place, data) => self.open(*count, *place, *data).await?,
+            Step::Refused(count) => self.await_refusals(*count).await?,
             Step::Associate(count) => self.spend_grants(*count, associate).await?,
             Step::GiveUp(count) => self.spend_grants(*count, give_up).await?,
             Step::First => self.session.use_first(),
@@ -89,6 +94,7 @@ impl<'a> Performer<'a> {
         let client = self.client.ok_or_else(no_client)?;
         match step {
             Step::Join(count) => self.join(client, *count).await?,
+            Step::JoinRefused => self.join_in_vain(client).await?,
             Step::Churn(count) => {
                 for _ in 0..*count {
                     self.join(client, 1).await?;
@@ -119,6 +125,20 @@ impl<'a> Performer<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Sends bytes that are no record; who refuses them may do so at the first one.
+    async fn raw(&self, bytes: &[u8]) -> Result<(), HostileError> {
+        match self.session.send_raw(bytes).await {
+            Err(HostileError::Gone) if !self.session.is_over() => Ok(()),
+            sent => sent,
+        }
+    }
+
+    async fn await_refusals(&mut self, count: usize) -> Result<(), HostileError> {
+        self.refused += count;
+        let enough = || (self.session.heard().lock().resets >= self.refused).then_some(());
+        self.session.until("streams are refused", enough).await
     }
 
     async fn records(
@@ -229,6 +249,15 @@ impl<'a> Performer<'a> {
             self.session.add(connection);
         }
         Ok(())
+    }
+
+    async fn join_in_vain(&mut self, client: &Client) -> Result<(), HostileError> {
+        let id = self.session.take_grant().await?;
+        match client.join(self.session.shared(), id).await {
+            Err(HostileError::Refused) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(HostileError::Strange("a join too many is taken".to_owned())),
+        }
     }
 
     async fn join_twice(&mut self, client: &Client) -> Result<(), HostileError> {

@@ -36,7 +36,10 @@ impl Shared {
     pub(crate) fn add(&self, connection: Connection) {
         let id = connection.id;
         let channel = Channel::start(connection, &self.heard);
-        self.lock().insert(id, Arc::new(channel));
+        let mut channels = self.lock();
+        // What the peer has closed would keep its descriptor.
+        channels.retain(|_, it| !it.is_ended());
+        channels.insert(id, Arc::new(channel));
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ChannelId, Arc<Channel>>> {
@@ -166,7 +169,16 @@ impl Session {
 
     /// True once the current channel has ended.
     pub(crate) fn has_lost_current(&self) -> bool {
-        self.current().is_ok_and(|channel| channel.is_ended())
+        self.current().map_or(true, |channel| channel.is_ended())
+    }
+
+    /// Waits until the peer has ended the current channel, and goes back to the first one.
+    pub(crate) async fn lose_current(&mut self) -> Result<(), HostileError> {
+        let is_lost = || self.has_lost_current().then_some(());
+        self.until("the peer ends a connection", is_lost).await?;
+        let lost = std::mem::take(&mut self.current);
+        self.shared.lock().remove(&lost);
+        Ok(())
     }
 
     /// True once every channel has ended, or the peer has closed the session.

@@ -15,8 +15,12 @@ pub enum Step {
     Listen(Manners),
     /// Does nothing for so long.
     Pause(Duration),
-    /// Sends bytes that are no record, on the current channel.
+    /// Sends bytes that are no record, on the current channel. The peer may end the connection
+    /// before it has all of them.
     Raw(Vec<u8>),
+    /// Waits until the peer has ended the connection of the current channel, and goes back to the
+    /// first one. A peer that does not is the trial's failure.
+    Lost,
     /// Sends so many sealed records, whose bodies `Make` writes.
     Records(u64, Make<BytesMut>),
     /// Says so many commands, in their order on stream 0.
@@ -25,8 +29,12 @@ pub enum Step {
     SkipCommands(u64),
     /// Opens so many streams to a place of the scene, each with so many bytes of data.
     Open(u64, Place, usize),
+    /// Waits until the peer has refused so many streams since this step was over the last time.
+    Refused(usize),
     /// Joins with so many further channels; the last one becomes the current one.
     Join(u64),
+    /// Joins once more, which has to be refused.
+    JoinRefused,
     /// Uses the session's first channel again.
     First,
     /// Closes all channels but the first.

@@ -6,8 +6,12 @@ use crate::frames;
 use crate::script::Script;
 use crate::step::{Manners, Place, Step};
 
-// long: a table
 pub(crate) fn channels() -> Vec<Script> {
+    [first_part(), second_part()].concat()
+}
+
+// long: a table
+fn first_part() -> Vec<Script> {
     vec![
         Script::client(
             "record-too-large",
@@ -16,6 +20,7 @@ pub(crate) fn channels() -> Vec<Script> {
                 // A header that announces 69,633 bytes, one more than allowed.
                 Step::Raw(vec![0, 0x01, 0x10, 0x01]),
                 Step::Raw(vec![0; 4096]),
+                Step::Lost,
             ],
         ),
         Script::client(
@@ -30,16 +35,40 @@ pub(crate) fn channels() -> Vec<Script> {
         ),
         Script::client(
             "forged-record",
-            vec![Step::Join(1), Step::Raw(vec![0, 0, 0, 20, 9])],
+            vec![
+                Step::Join(1),
+                // A header that announces 20 bytes, and as many that no key has sealed.
+                Step::Raw([vec![0, 0, 0, 20], vec![9; 20]].concat()),
+                Step::Lost,
+            ],
+        ),
+        Script::client(
+            "records-that-never-end",
+            vec![Step::Repeat(
+                63,
+                vec![Step::Join(1), Step::Raw(vec![0, 0, 0, 20, 9])],
+            )],
         )
-        .may_end(),
+        .descriptors(160),
         Script::client(
             "garbage",
-            vec![Step::Join(1), Step::Raw(b"GET / HTTP/1.1\r\n\r\n".to_vec())],
+            vec![
+                Step::Join(1),
+                Step::Raw(b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+                Step::Lost,
+            ],
         ),
         Script::client("number-used-twice", vec![Step::JoinTwice]),
         Script::client("channel-churn", vec![Step::Churn(300)]),
-        Script::client("too-many-channels", vec![Step::Join(62)]).descriptors(160),
+        // With the first one these are 64.
+        Script::client("too-many-channels", vec![Step::Join(63), Step::JoinRefused])
+            .descriptors(160),
+    ]
+}
+
+// long: a table
+fn second_part() -> Vec<Script> {
+    vec![
         Script::client(
             "half-dead",
             vec![

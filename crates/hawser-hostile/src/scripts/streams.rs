@@ -54,9 +54,13 @@ fn first_part() -> Vec<Script> {
         .ends_by_malformed("chunk header"),
         Script::client(
             "longest-metadata",
-            vec![Step::Records(500, |turn, out| {
-                frames::chunk((turn.stream(), 0), frames::OPEN, &[0x11; 1024], &[], out);
-            })],
+            vec![
+                Step::Records(500, |turn, out| {
+                    frames::chunk((turn.stream(), 0), frames::OPEN, &[0x11; 1024], &[], out);
+                }),
+                // Each is no opening that the gateway knows, or one stream too many.
+                Step::Refused(500),
+            ],
         ),
         Script::client(
             "metadata-too-long",

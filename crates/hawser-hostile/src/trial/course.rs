@@ -56,13 +56,17 @@ impl Course {
     pub(super) async fn perform(&mut self, script: &Script, performer: &mut Performer<'_>) -> bool {
         self.outcome.sessions += 1;
         let mut result = performer.perform(&script.steps).await;
+        if let Err(error @ HostileError::Refused) = &result {
+            // Later on earlier performances may have used all channels up.
+            self.outcome.note(error.to_string());
+        }
         while result.is_ok() && self.again && Instant::now() < self.until {
             result = performer.perform(&script.steps).await;
         }
         match result {
             Ok(()) => {}
             // It shows below whether that was right.
-            Err(HostileError::Gone) => {}
+            Err(HostileError::Gone | HostileError::Refused) => {}
             Err(error) => self.outcome.note(error.to_string()),
         }
         self.check_ending(script, performer).await;
