@@ -1,9 +1,11 @@
 //! Reads a socket and hands its datagrams to the endpoints that they are for.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use hawser_sctp::Local;
 use quinn_udp::BATCH_SIZE;
 
@@ -12,6 +14,12 @@ use super::socket::{LinkSocket, MAX_BATCH};
 
 /// Reads a socket for ever.
 pub(super) async fn read(endpoints: Arc<KeyedEndpoints>, socket: Arc<LinkSocket>) {
+    let local = socket.local();
+    take_all(&socket, |batch| endpoints.handle_datagrams(local, batch)).await;
+}
+
+/// Reads a socket for ever; `handle` empties each batch.
+async fn take_all(socket: &LinkSocket, mut handle: impl FnMut(&mut Vec<(SocketAddr, BytesMut)>)) {
     let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
     let mut datagrams = Vec::new();
     let mut trouble = Trouble::default();
@@ -23,7 +31,7 @@ pub(super) async fn read(endpoints: Arc<KeyedEndpoints>, socket: Arc<LinkSocket>
             })
             .await;
         if received.is_ok() {
-            endpoints.handle_datagrams(socket.local(), &mut datagrams);
+            handle(&mut datagrams);
             batches += 1;
         } else {
             batches = 0;
@@ -82,18 +90,23 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use hawser_types::LinkIndex;
 
     use super::*;
 
-    /// The pauses after these errors, which follow each other.
-    fn pauses(errors: impl IntoIterator<Item = io::Result<()>>) -> Vec<Option<Duration>> {
-        let local = Local {
+    fn local() -> Local {
+        Local {
             link: LinkIndex::new(0),
             address: Ipv4Addr::LOCALHOST.into(),
-        };
+        }
+    }
+
+    /// The pauses after these errors, which follow each other.
+    fn pauses(errors: impl IntoIterator<Item = io::Result<()>>) -> Vec<Option<Duration>> {
+        let local = local();
         let mut trouble = Trouble::default();
         let errors = errors.into_iter();
         errors.map(|it| trouble.weigh(local, it)).collect()
@@ -101,6 +114,41 @@ mod tests {
 
     fn error(kind: io::ErrorKind) -> io::Result<()> {
         Err(kind.into())
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_flood_leaves_other_tasks_of_the_thread_their_turn() {
+        let socket = Arc::new(LinkSocket::bind(local(), 0).unwrap());
+        let port = (Ipv4Addr::LOCALHOST, socket.port().unwrap());
+        let flooder = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        // Where the kernel loses some, others have come meanwhile.
+        (0..BATCH_SIZE).for_each(|_| drop(flooder.send_to(&[0; 9], port)));
+        let batches = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&batches);
+        tokio::spawn(async move {
+            let handle = |batch: &mut Vec<_>| {
+                let so_far = counted.fetch_add(1, Ordering::Relaxed);
+                // As many again, so that the socket is never empty; but not for ever.
+                let more = batch.drain(..).take_while(|_| so_far < 20 * TURN);
+                more.for_each(|_| drop(flooder.send_to(&[0; 9], port)));
+            };
+            take_all(&socket, handle).await;
+        });
+        let (mut seen, mut longest) = (0, 0);
+        let watch = async {
+            while seen < 10 * TURN {
+                tokio::task::yield_now().await;
+                let now = batches.load(Ordering::Relaxed);
+                longest = longest.max(now - seen);
+                seen = now;
+            }
+        };
+        let watched = tokio::time::timeout(Duration::from_secs(60), watch).await;
+        watched.expect("the socket is flooded");
+        assert!(
+            longest <= TURN,
+            "{longest} batches without a turn for others"
+        );
     }
 
     #[test]
