@@ -79,11 +79,22 @@ impl Gateway {
         &self.invite
     }
 
-    /// Waits for a client's next session and begins it as an honest gateway does.
+    /// Waits for a client's next session and begins it as an honest gateway does. One that its
+    /// client has left meanwhile is passed over.
     pub(crate) async fn accept(&mut self) -> Result<Session, HostileError> {
         let never = || HostileError::Never("a client connects".to_owned());
-        let begun = timeout(PATIENCE, self.begun.recv()).await;
-        let Begun { mut session, key } = begun.map_err(|_| never())?.ok_or_else(never)?;
+        loop {
+            let begun = timeout(PATIENCE, self.begun.recv()).await;
+            let begun = begun.map_err(|_| never())?.ok_or_else(never)?;
+            match self.begin(begun).await {
+                Err(HostileError::Gone) => {}
+                begun => return begun,
+            }
+        }
+    }
+
+    async fn begin(&self, begun: Begun) -> Result<Session, HostileError> {
+        let Begun { mut session, key } = begun;
         session.greet().await?;
         let grant = Grant {
             first: ChannelId::new(1),

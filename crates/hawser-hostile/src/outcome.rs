@@ -1,5 +1,7 @@
 //! What a trial has shown.
 
+use std::collections::BTreeMap;
+
 use hawser_types::ByteCount;
 use serde::Serialize;
 
@@ -27,6 +29,8 @@ pub struct Outcome {
     pub goodput_during: Option<f64>,
     /// Sessions that the hostile peer began.
     pub sessions: u64,
+    /// How they ended, or that they went on, and how many of them.
+    pub endings: BTreeMap<String, u64>,
     /// What was found wrong.
     pub violations: Vec<String>,
     /// What the program is known to do wrong under this script.

@@ -1,6 +1,7 @@
 //! The program under test.
 
 use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -92,8 +93,24 @@ impl Program {
 
     /// What it has written so far.
     pub(crate) fn log(&self) -> String {
-        let bytes = fs::read(&self.log).unwrap_or_default();
+        self.log_from(0)
+    }
+
+    /// What it has written since its log had so many bytes.
+    pub(crate) fn log_from(&self, at: u64) -> String {
+        let mut bytes = Vec::new();
+        if let Ok(mut log) = File::open(&self.log)
+            && log.seek(SeekFrom::Start(at)).is_ok()
+        {
+            // What could be read is what there is.
+            let _ = log.read_to_end(&mut bytes);
+        }
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Bytes that it has written so far.
+    pub(crate) fn log_length(&self) -> u64 {
+        fs::metadata(&self.log).map_or(0, |it| it.len())
     }
 }
 

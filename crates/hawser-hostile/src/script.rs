@@ -1,6 +1,8 @@
 //! Scripts: what a hostile peer does, and what has to be true of the program meanwhile.
 
-use hawser_session::{Misbehaviour, PeerFault, Side};
+use std::fmt;
+
+use hawser_session::{Limit, Misbehaviour, PeerFault, Side};
 
 use crate::scripts;
 use crate::step::Step;
@@ -18,7 +20,7 @@ pub struct Script {
     pub narrow: bool,
     /// What it does. A long run begins again at the first one while there is time.
     pub steps: Vec<Step>,
-    /// How its session has to end.
+    /// How its sessions may end.
     pub ending: Ending,
     /// Most descriptors that the program may open for it.
     pub descriptors: usize,
@@ -26,15 +28,47 @@ pub struct Script {
     pub known_fault: Option<&'static str>,
 }
 
-/// How a session of a hostile peer has to end.
+/// How a session of a hostile peer may end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The session goes on: nothing was a fault, or only a connection was lost by it.
-    Lives,
-    /// The program ends it, and logs a fault with this text.
+pub struct Ending {
+    /// Whether it may go on: nothing was a fault, or only a connection was lost by it.
+    pub lives: bool,
+    /// For what the program may end it.
+    pub reasons: Vec<Reason>,
+}
+
+/// For what the program ends a session with a hostile peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The peer is at fault. As an expectation: the fault's text contains this.
     Fault(String),
-    /// The session may go on or be ended.
-    Any,
+    /// Something would have grown beyond its limit.
+    Limit(Limit),
+    /// No channel was left: they were closed, or silent for too long.
+    Lost,
+    /// The peer asked for it, with this code.
+    Asked(u32),
+}
+
+impl Ending {
+    /// True if a session may end for this.
+    pub fn allows(&self, found: &Reason) -> bool {
+        self.reasons.iter().any(|expected| match (expected, found) {
+            (Reason::Fault(part), Reason::Fault(text)) => text.contains(part),
+            _ => expected == found,
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(text) => write!(f, "a fault, \"{text}\""),
+            Self::Limit(limit) => write!(f, "a limit, {limit:?}"),
+            Self::Lost => f.write_str("the loss of its channels"),
+            Self::Asked(code) => write!(f, "the peer's wish, code {code}"),
+        }
+    }
 }
 
 impl Script {
@@ -46,7 +80,10 @@ impl Script {
             greets: true,
             narrow: false,
             steps,
-            ending: Ending::Lives,
+            ending: Ending {
+                lives: true,
+                reasons: Vec::new(),
+            },
             descriptors: DESCRIPTORS,
             known_fault: None,
         }
@@ -62,20 +99,37 @@ impl Script {
 
     /// Its session has to end by this fault.
     pub(crate) fn ends_by(self, fault: Misbehaviour) -> Self {
-        let ending = Ending::Fault(PeerFault::Misbehaved(fault).to_string());
-        Self { ending, ..self }
+        self.ends_by_fault(PeerFault::Misbehaved(fault).to_string())
     }
 
     /// Its session has to end since this element is malformed.
     pub(crate) fn ends_by_malformed(self, element: &str) -> Self {
-        let ending = Ending::Fault(format!("malformed {element}"));
-        Self { ending, ..self }
+        self.ends_by_fault(format!("malformed {element}"))
     }
 
-    /// Its session may be ended.
-    pub(crate) fn may_end(self) -> Self {
-        let ending = Ending::Any;
-        Self { ending, ..self }
+    /// Its session has to end by a fault whose text contains this.
+    pub(crate) fn ends_by_fault(mut self, text: String) -> Self {
+        self.ending.lives = false;
+        self.ending.reasons.push(Reason::Fault(text));
+        self
+    }
+
+    /// Its session may end for this.
+    pub(crate) fn may_end_by(mut self, reason: Reason) -> Self {
+        self.ending.reasons.push(reason);
+        self
+    }
+
+    /// Its session may end since it causes more answers than it acknowledges, all of them commands.
+    /// The same streams may be at fault for their number: which one is too many depends on limits.
+    pub(crate) fn may_overflow(self) -> Self {
+        self.may_end_by(Reason::Limit(Limit::Commands))
+            .may_end_by(Reason::Fault(TOO_MANY_STREAMS.to_owned()))
+    }
+
+    /// Its session may be given up, since it reads or acknowledges nothing for long.
+    pub(crate) fn may_be_given_up(self) -> Self {
+        self.may_end_by(Reason::Lost)
     }
 
     /// Says no hello of its own.
@@ -146,6 +200,9 @@ pub fn all() -> Vec<Script> {
 pub fn named(name: &str) -> Option<Script> {
     all().into_iter().find(|script| script.name == name)
 }
+
+/// The end of this fault's text, after the number of a stream.
+pub(crate) const TOO_MANY_STREAMS: &str = "exceeds the number of streams allowed";
 
 /// Most descriptors for a session that opens nothing in particular.
 const DESCRIPTORS: usize = 96;

@@ -4,6 +4,7 @@ mod against_client;
 mod against_gateway;
 mod conditions;
 mod course;
+mod ending;
 
 use std::path::Path;
 

@@ -71,7 +71,7 @@ fn perform(group: Group) {
 fn show(outcome: &Outcome) {
     let mb = |bytes: u64| bytes / 1_000_000;
     println!(
-        "{:44} idle {:3} most {:4} after {:4} of {:4} MB, descriptors {:?}, goodput {:.2}, {}{:?}",
+        "{:44} idle {:3} most {:4} after {:4} of {:4} MB, descriptors {:?}, goodput {:.2}, {:?}, {}{:?}",
         outcome.script,
         mb(outcome.idle_resident),
         mb(outcome.most_resident),
@@ -79,6 +79,7 @@ fn show(outcome: &Outcome) {
         mb(outcome.bound),
         outcome.descriptors,
         outcome.ratio().unwrap_or_default(),
+        outcome.endings,
         outcome.known_fault.map(|_| "known: ").unwrap_or_default(),
         outcome.violations
     );

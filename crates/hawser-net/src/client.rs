@@ -318,10 +318,12 @@ async fn run(shared: Arc<Shared>) {
         } else {
             match reason {
                 Some(CloseReason::Peer(_)) => "it ended the session".into(),
+                Some(CloseReason::LimitExceeded(_)) => "the session came to a limit".into(),
                 _ => "every link to it was lost".into(),
             }
         };
-        tracing::warn!(%problem, "the session with the gateway is over");
+        let session = driver.id();
+        tracing::warn!(%session, ?reason, %problem, "the session with the gateway is over");
         let goes_on = shared.current.send_if_modified(|state| {
             let open = !matches!(state, State::Closed);
             if open {

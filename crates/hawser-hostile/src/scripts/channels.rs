@@ -93,7 +93,8 @@ fn second_part() -> Vec<Script> {
             "ghost-sessions",
             vec![Step::Ghosts(15), Step::Return(Duration::from_secs(3))],
         )
-        .may_end(),
+        // On a busy machine its kernel may answer late on the session's only channel.
+        .may_be_given_up(),
         Script::client(
             "slow-reader",
             vec![

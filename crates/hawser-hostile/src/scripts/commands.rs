@@ -1,12 +1,12 @@
 //! Scripts that say commands and state at the wrong time, or too often.
 
 use bytes::BufMut as _;
-use hawser_session::Misbehaviour;
+use hawser_session::{Limit, Misbehaviour};
 use hawser_types::{ChannelId, StreamId};
 use hawser_wire::{Command, Enrolment, Grant, Hello, PathReport, StateFrame, TransportChoice};
 
 use crate::frames;
-use crate::script::Script;
+use crate::script::{Reason, Script};
 use crate::step::{Manners, Step};
 
 pub(crate) fn commands() -> Vec<Script> {
@@ -87,7 +87,8 @@ fn second_part() -> Vec<Script> {
             "numbers-given-up",
             vec![Step::Listen(Manners::NO_ACKS), Step::GiveUp(20_000)],
         )
-        .may_end(),
+        .may_end_by(Reason::Limit(Limit::Commands))
+        .may_be_given_up(),
         Script::client(
             "enrolments-again-and-again",
             vec![Step::Commands(5_000, |_, out| {

@@ -24,14 +24,14 @@ fn first_part() -> Vec<Script> {
                 frames::chunk((turn.stream(), 0), frames::OPEN, &[1], &[0; 900], out);
             })],
         )
-        .may_end(),
+        .may_overflow(),
         Script::gateway(
             "gateway-unopened-streams",
             vec![Step::Records(4096, |turn, out| {
                 frames::data(turn.stream(), 0, &[0; 16 * 1024], out);
             })],
         )
-        .may_end(),
+        .may_overflow(),
         Script::gateway(
             "gateway-accepts-nothing",
             vec![Step::Pause(Duration::from_secs(3))],
@@ -44,7 +44,7 @@ fn first_part() -> Vec<Script> {
                 Step::Pause(Duration::from_secs(3)),
             ],
         )
-        .may_end(),
+        .may_be_given_up(),
         Script::gateway(
             "gateway-reads-nothing",
             vec![
@@ -52,7 +52,8 @@ fn first_part() -> Vec<Script> {
                 Step::Listen(Manners::DEAF),
                 Step::Pause(Duration::from_secs(3)),
             ],
-        ),
+        )
+        .may_be_given_up(),
         Script::gateway(
             "gateway-beyond-credit",
             vec![
@@ -125,8 +126,7 @@ fn second_part() -> Vec<Script> {
                 let stream = StreamId::new(1 + turn.number);
                 out.push(Command::Reset { stream, code: 257 });
             })],
-        )
-        .may_end(),
+        ),
         Script::gateway(
             "gateway-datagrams-of-no-stream",
             vec![Step::Records(20_000, |turn, out| {

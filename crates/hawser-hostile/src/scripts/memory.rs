@@ -13,21 +13,21 @@ pub(crate) fn memory() -> Vec<Script> {
 // long: a table
 fn first_part() -> Vec<Script> {
     vec![
-        Script::client("associate-flood", vec![Step::Associate(20_000)]).may_end(),
+        Script::client("associate-flood", vec![Step::Associate(20_000)]),
         Script::client(
             "unopened-streams",
             vec![Step::Records(4096, |turn, out| {
                 frames::data(turn.stream(), 0, &[0; 16 * 1024], out);
             })],
         )
-        .may_end(),
+        .may_overflow(),
         Script::client(
             "unopened-full-streams",
             vec![Step::Records(4096, |turn, out| {
                 frames::data(turn.stream(), 0, &[0; 64 * 1024], out);
             })],
         )
-        .may_end(),
+        .may_overflow(),
         Script::client(
             "pinned-buffers",
             vec![Step::Records(4096, |turn, out| match turn.number % 4 {
@@ -36,7 +36,7 @@ fn first_part() -> Vec<Script> {
                 _ => frames::padding(66_000, out),
             })],
         )
-        .may_end(),
+        .may_overflow(),
         Script::client(
             "empty-datagram-flood",
             vec![
@@ -55,7 +55,8 @@ fn first_part() -> Vec<Script> {
                 Step::Pause(Duration::from_secs(1)),
             ],
         )
-        .narrow(),
+        .narrow()
+        .may_be_given_up(),
     ]
 }
 
@@ -69,7 +70,8 @@ fn second_part() -> Vec<Script> {
                 Step::Listen(Manners::DEAF),
                 Step::Pause(Duration::from_secs(3)),
             ],
-        ),
+        )
+        .may_be_given_up(),
         Script::client(
             "downloads-never-read",
             vec![
@@ -78,7 +80,8 @@ fn second_part() -> Vec<Script> {
                 Step::Pause(Duration::from_secs(3)),
             ],
         )
-        .descriptors(600),
+        .descriptors(600)
+        .may_be_given_up(),
         Script::client(
             "downloads-never-acknowledged",
             vec![
@@ -87,7 +90,8 @@ fn second_part() -> Vec<Script> {
                 Step::Pause(Duration::from_secs(3)),
             ],
         )
-        .descriptors(600),
+        .descriptors(600)
+        .may_be_given_up(),
         Script::client(
             "uploads-never-taken",
             vec![

@@ -7,7 +7,7 @@ use hawser_types::StreamId;
 use hawser_wire::{ChunkFlags, Command};
 
 use crate::frames;
-use crate::script::Script;
+use crate::script::{Script, TOO_MANY_STREAMS};
 use crate::step::{Manners, Place, Step};
 
 pub(crate) fn streams() -> Vec<Script> {
@@ -70,7 +70,7 @@ fn first_part() -> Vec<Script> {
         )
         .ends_by_malformed("opening metadata"),
         Script::client("open-flood", vec![Step::Open(6000, Place::Closed, 0)])
-            .may_end()
+            .may_overflow()
             .descriptors(4200),
         Script::client(
             "open-and-reset",
@@ -109,7 +109,8 @@ fn second_part() -> Vec<Script> {
                 }),
             ],
         )
-        .may_end(),
+        .may_overflow()
+        .may_be_given_up(),
         Script::client(
             "reset-with-gaps",
             vec![Step::Commands(20_000, |turn, out| {
@@ -125,7 +126,7 @@ fn second_part() -> Vec<Script> {
                 out.push(Command::Stop { stream, code });
             })],
         )
-        .may_end(),
+        .may_overflow(),
         Script::client(
             "both-halves-end",
             vec![Step::Commands(20_000, |turn, out| {
@@ -134,7 +135,7 @@ fn second_part() -> Vec<Script> {
                 out.push(Command::ResetSending { stream, code });
             })],
         )
-        .may_end(),
+        .may_overflow(),
         Script::client(
             "every-flag-on-every-stream",
             vec![Step::Records(3000, |turn, out| {
@@ -146,7 +147,7 @@ fn second_part() -> Vec<Script> {
                 frames::chunk((turn.stream(), 0), flags, &metadata, &[0; 3], out);
             })],
         )
-        .may_end()
+        .may_overflow()
         .descriptors(4200),
         Script::client(
             "credit-without-end",
@@ -165,7 +166,6 @@ impl Script {
     /// Its session ends since too many streams are over in no order; which one is too many depends
     /// on limits.
     fn ends_by_too_many(self) -> Self {
-        let ending = crate::script::Ending::Fault("exceeds the number of streams allowed".into());
-        Self { ending, ..self }
+        self.ends_by_fault(TOO_MANY_STREAMS.to_owned())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, SessionId};
 
 use crate::error::HostileError;
 use crate::meter::{Meter, sample};
@@ -10,9 +10,10 @@ use crate::outcome::Outcome;
 use crate::performer::Performer;
 use crate::priority;
 use crate::program::Program;
-use crate::script::{Ending, Script};
+use crate::script::{Reason, Script};
 
 use super::conditions::Conditions;
+use super::ending;
 
 /// A trial in its course: the program under test and what was found so far.
 pub(super) struct Course {
@@ -55,12 +56,13 @@ impl Course {
     /// another session.
     pub(super) async fn perform(&mut self, script: &Script, performer: &mut Performer<'_>) -> bool {
         self.outcome.sessions += 1;
+        let begun = self.subject.log_length();
         let mut result = performer.perform(&script.steps).await;
         if let Err(error @ HostileError::Refused) = &result {
             // Later on earlier performances may have used all channels up.
             self.outcome.note(error.to_string());
         }
-        while result.is_ok() && self.again && Instant::now() < self.until {
+        while result.is_ok() && self.again && !self.is_late() {
             result = performer.perform(&script.steps).await;
         }
         match result {
@@ -69,45 +71,63 @@ impl Course {
             Err(HostileError::Gone | HostileError::Refused) => {}
             Err(error) => self.outcome.note(error.to_string()),
         }
-        self.check_ending(script, performer).await;
+        self.check_ending(script, performer, begun).await;
         let complaint = performer.session.heard().lock().complaint.take();
         complaint.into_iter().for_each(|it| self.outcome.note(it));
-        self.again && Instant::now() < self.until
+        self.again && !self.is_late()
     }
 
-    async fn check_ending(&mut self, script: &Script, performer: &mut Performer<'_>) {
-        match &script.ending {
-            Ending::Any => {}
-            Ending::Lives => {
-                if let Err(error) = performer.probe().await
-                    && !self.may_be_given_up(&error)
-                {
-                    let problem = format!("the session does not go on: {error}");
-                    self.outcome.note(problem);
-                }
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Checks how the session has ended, or that it goes on; what the program says of it is in its
+    /// log behind `begun`.
+    async fn check_ending(&mut self, script: &Script, performer: &mut Performer<'_>, begun: u64) {
+        let ending = &script.ending;
+        let mut lost = None;
+        if ending.lives {
+            match performer.probe().await {
+                Ok(()) => return self.count_ending("it goes on".to_owned()),
+                Err(error) => lost = Some(error),
             }
-            Ending::Fault(text) => {
-                let began = Instant::now();
-                let log = || self.subject.log();
-                while !log().contains(text) && began.elapsed() < PATIENCE {
-                    tokio::time::sleep(POLL).await;
+        }
+        let id = performer.session.shared().keys.session_id();
+        let problem = match self.reason(id, begun).await {
+            Ok(Some(reason)) => {
+                let how = without_numbers(&reason.to_string());
+                let problem = format!("the session ended by {how}");
+                self.count_ending(how);
+                if ending.allows(&reason) {
+                    return;
                 }
-                let log = log();
-                self.outcome.expect(log.contains(text), || {
-                    format!(
-                        "the session did not end by the fault \"{text}\": {}",
-                        end_of(&log)
-                    )
-                });
+                problem
             }
+            Ok(None) => match lost {
+                Some(error) => format!("the session does not go on: {error}"),
+                // The time was over before the script was.
+                None if self.is_late() && !self.outcome.endings.is_empty() => return,
+                None => "the session was not ended".to_owned(),
+            },
+            Err(line) => format!("the session ended in a strange way: {line}"),
+        };
+        self.outcome.note(problem);
+    }
+
+    /// Waits until the program says why it has ended a session.
+    async fn reason(&self, id: SessionId, begun: u64) -> Result<Option<Reason>, String> {
+        let began = Instant::now();
+        loop {
+            let reason = ending::reason(&self.subject.log_from(begun), id);
+            if reason != Ok(None) || began.elapsed() > PATIENCE {
+                return reason;
+            }
+            tokio::time::sleep(POLL).await;
         }
     }
 
-    /// A peer that goes on for long without reading or acknowledging is given up, which is right;
-    /// it is at fault in nothing.
-    fn may_be_given_up(&self, error: &HostileError) -> bool {
-        let is_gone = matches!(error, HostileError::Gone);
-        self.again && is_gone && !self.subject.log().contains("the peer is at fault")
+    fn count_ending(&mut self, how: String) {
+        *self.outcome.endings.entry(how).or_default() += 1;
     }
 
     /// Ends the trial: waits for memory and descriptors to come back, and judges.
@@ -155,6 +175,16 @@ pub(super) fn config(conditions: &Conditions) -> String {
          receive-memory = \"{}B\"\n",
         memory.max(ByteCount::from_mib(1).as_u64())
     )
+}
+
+/// A text with which others like it are counted together.
+fn without_numbers(text: &str) -> String {
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let words = text.split(' ');
+    let words: Vec<_> = words
+        .map(|it| if is_number(it) { "N" } else { it })
+        .collect();
+    words.join(" ")
 }
 
 fn end_of(log: &str) -> &str {
