@@ -57,10 +57,15 @@ impl Granted {
         Ok(())
     }
 
-    /// The number is used up for good.
+    /// The number is used up for good, and so are those far below it: a client that leaves numbers
+    /// out would make the set grow.
     pub(crate) fn mark_used(&mut self, channel: ChannelId) {
         let number = u64::from(channel.value());
         self.used.insert(number..number + 1);
+        let far_below = self.used.end().saturating_sub(MAX_BEHIND);
+        if far_below > self.used.prefix() {
+            self.used.insert(0..far_below);
+        }
     }
 }
 
@@ -93,6 +98,9 @@ impl Received {
 
 /// Numbers in one grant; a new one follows when half of it may be used up.
 const BATCH: u32 = 64;
+/// Numbers below the highest used one that can still be used. Joins of a correct client overtake
+/// far fewer.
+const MAX_BEHIND: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -114,6 +122,21 @@ mod tests {
             granted.check(ChannelId::new(0)),
             Err(JoinRefused::Used(ChannelId::new(0)))
         );
+    }
+
+    #[test]
+    fn numbers_that_are_left_out_do_not_add_up() {
+        let mut granted = Granted::new();
+        for number in (2..100_000).step_by(2) {
+            granted.replenish();
+            let channel = ChannelId::new(number);
+            assert_eq!(granted.check(channel), Ok(()));
+            granted.mark_used(channel);
+        }
+        assert!(granted.used.range_count() as u64 <= MAX_BEHIND / 2 + 1);
+        let (near, far) = (ChannelId::new(99_001), ChannelId::new(98_001));
+        assert_eq!(granted.check(near), Ok(()));
+        assert_eq!(granted.check(far), Err(JoinRefused::Used(far)));
     }
 
     #[test]
