@@ -56,6 +56,11 @@ impl Client {
         Ok(client)
     }
 
+    /// Address of the gateway.
+    pub(crate) fn gateway(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Gives connections from now on little room for what comes.
     pub(crate) fn narrow(&mut self) {
         self.narrow = true;

@@ -32,6 +32,10 @@ pub(crate) struct Said {
     pub(crate) resets: usize,
     /// Those of them with the highest numbers.
     pub(crate) reset: BTreeSet<StreamId>,
+    /// Datagrams that came beside streams.
+    pub(crate) datagrams: u64,
+    /// Where the gateway takes associations.
+    pub(crate) datagram_port: Option<u16>,
     /// Bytes received on each stream; one with a chunk is here.
     pub(crate) streams: BTreeMap<StreamId, u64>,
     /// What the peer itself sent wrong.
@@ -66,9 +70,13 @@ impl Heard {
         let mut said = self.lock();
         let mut has_chunk = false;
         for frame in FrameIterator::new(body) {
-            if let Frame::Chunk(header, payload) = frame.map_err(|error| error.to_string())? {
-                has_chunk = true;
-                said.on_chunk(&header, payload, answer)?;
+            match frame.map_err(|error| error.to_string())? {
+                Frame::Chunk(header, payload) => {
+                    has_chunk = true;
+                    said.on_chunk(&header, payload, answer)?;
+                }
+                Frame::Datagram(..) => said.datagrams += 1,
+                _ => {}
             }
         }
         Ok(has_chunk)
@@ -114,6 +122,7 @@ impl Said {
                     self.reset.pop_first();
                 }
             }
+            Command::DatagramPort { port } => self.datagram_port = Some(port),
             Command::Close { code } => self.closed = Some(code),
             Command::Enrol(enrolment) => self.enrolment = Some(enrolment),
             Command::Enrolled => self.enrolled = true,

@@ -16,6 +16,7 @@ pub mod trial;
 
 mod channel;
 mod client;
+mod datagrams;
 mod error;
 mod frames;
 mod gateway;

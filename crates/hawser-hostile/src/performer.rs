@@ -1,6 +1,7 @@
 //! Performs the steps of a script.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -10,6 +11,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::client::Client;
+use crate::datagrams::{Datagrams, Names};
 use crate::error::HostileError;
 use crate::frames;
 use crate::scene::Scene;
@@ -23,9 +25,12 @@ pub(crate) struct Performer<'a> {
     client: Option<&'a Client>,
     pub(crate) session: Session,
     ghosts: Vec<Session>,
+    datagrams: Option<Datagrams>,
     idle: Vec<TcpStream>,
     /// Streams whose refusal was waited for.
     refused: usize,
+    /// Datagrams that were waited for.
+    came: u64,
     /// How often each step has done its part, by its place in memory.
     turns: HashMap<usize, u64>,
     until: Instant,
@@ -44,8 +49,10 @@ impl<'a> Performer<'a> {
             client,
             session,
             ghosts: Vec::new(),
+            datagrams: None,
             idle: Vec::new(),
             refused: 0,
+            came: 0,
             turns: HashMap::new(),
             until,
         }
@@ -73,6 +80,7 @@ impl<'a> Performer<'a> {
             Step::SkipCommands(bytes) => self.session.skip_commands(*bytes),
             Step::Open(count, place, data) => self.open(*count, *place, *data).await?,
             Step::Refused(count) => self.await_refusals(*count).await?,
+            Step::Came(count) => self.await_datagrams(*count).await?,
             Step::Associate(count) => self.spend_grants(*count, associate).await?,
             Step::GiveUp(count) => self.spend_grants(*count, give_up).await?,
             Step::First => self.session.use_first(),
@@ -82,6 +90,9 @@ impl<'a> Performer<'a> {
                 for _ in 0..*count {
                     self.perform(steps).await?;
                 }
+            }
+            Step::Packets(..) | Step::Strays(..) | Step::Replay(_) | Step::Stands => {
+                self.datagrams(step).await?;
             }
             _ => self.connect(step).await?,
         }
@@ -105,6 +116,7 @@ impl<'a> Performer<'a> {
                 }
             }
             Step::JoinTwice => self.join_twice(client).await?,
+            Step::Associated => self.associate(client).await?,
             Step::Ghosts(count) => self.haunt(client, *count).await?,
             Step::Return(within) => {
                 let until = Instant::now() + *within;
@@ -139,6 +151,21 @@ impl<'a> Performer<'a> {
         self.refused += count;
         let enough = || (self.session.heard().lock().resets >= self.refused).then_some(());
         self.session.until("streams are refused", enough).await
+    }
+
+    async fn await_datagrams(&mut self, count: u64) -> Result<(), HostileError> {
+        let datagrams = || self.session.heard().lock().datagrams;
+        let enough = || (datagrams() >= self.came + count).then_some(());
+        let waited = self.session.until("datagrams come", enough).await;
+        let now = datagrams();
+        let came = now - std::mem::replace(&mut self.came, now);
+        match waited {
+            Err(HostileError::Never(_)) => {
+                let what = format!("{count} datagrams come, of which {came} did");
+                Err(HostileError::Never(what))
+            }
+            waited => waited,
+        }
     }
 
     async fn records(
@@ -222,6 +249,65 @@ impl<'a> Performer<'a> {
             }
             let id = self.session.take_grant().await?;
             self.session.say(&[make(id)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins an association in place of the one before.
+    async fn associate(&mut self, client: &Client) -> Result<(), HostileError> {
+        if let Some(before) = self.datagrams.take() {
+            before.end().await?;
+        }
+        let port = || self.session.heard().lock().datagram_port;
+        let port = self
+            .session
+            .until("the gateway has a UDP port", port)
+            .await?;
+        let channel = self.session.take_grant().await?;
+        let transport = TransportChoice::Tcp;
+        let command = Command::Associate { channel, transport };
+        self.session.say(&[command]).await?;
+        let gateway = SocketAddr::new(client.gateway().ip(), port);
+        let keys = &self.session.shared().keys;
+        let begun = tokio::select! {
+            begun = Datagrams::begin(keys, channel, gateway) => begun?,
+            () = self.session.over() => return Err(HostileError::Gone),
+        };
+        self.datagrams = Some(begun);
+        Ok(())
+    }
+
+    /// The steps that send datagrams.
+    async fn datagrams(&mut self, step: &Step) -> Result<(), HostileError> {
+        let (scene, first_stream) = (self.scene, self.session.first_stream());
+        let until = self.until;
+        let missing = || HostileError::Strange("there is no association".to_owned());
+        let datagrams = self.datagrams.as_mut().ok_or_else(missing)?;
+        let (count, make) = match step {
+            Step::Packets(count, make) | Step::Strays(count, make) => (*count, Some(make)),
+            Step::Replay(count) => (*count, None),
+            _ => return datagrams.probe().await,
+        };
+        for number in 0..count {
+            if Instant::now() >= until {
+                break;
+            }
+            let mut body = BytesMut::new();
+            if let Some(make) = make {
+                let names = datagrams.names;
+                let turn = Turn {
+                    number,
+                    first_stream,
+                    scene,
+                    names,
+                };
+                make(turn, &mut body);
+            }
+            match step {
+                Step::Packets(..) => datagrams.send(&body).await?,
+                Step::Strays(..) => datagrams.send_raw(&body).await?,
+                _ => datagrams.replay(number).await?,
+            }
         }
         Ok(())
     }
@@ -310,6 +396,7 @@ impl<'a> Performer<'a> {
             number,
             first_stream: self.session.first_stream(),
             scene: self.scene,
+            names: Names::default(),
         }
     }
 

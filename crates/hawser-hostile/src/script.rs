@@ -127,7 +127,8 @@ impl Script {
             .may_end_by(Reason::Fault(TOO_MANY_STREAMS.to_owned()))
     }
 
-    /// Its session may be given up, since it reads or acknowledges nothing for long.
+    /// Its session may be given up, since it reads or acknowledges nothing for long. So may one to
+    /// which much comes: on a busy machine the peer, with its low priority, may not keep up.
     pub(crate) fn may_be_given_up(self) -> Self {
         self.may_end_by(Reason::Lost)
     }
@@ -165,17 +166,20 @@ pub enum Group {
     Commands,
     /// Channels, joins and the gateway's port.
     Channels,
+    /// The UDP port, and associations behind it.
+    Associations,
     /// A gateway against a client.
     Gateways,
 }
 
 impl Group {
     /// All groups.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Memory,
         Self::Streams,
         Self::Commands,
         Self::Channels,
+        Self::Associations,
         Self::Gateways,
     ];
 
@@ -186,6 +190,7 @@ impl Group {
             Self::Streams => scripts::streams(),
             Self::Commands => scripts::commands(),
             Self::Channels => scripts::channels(),
+            Self::Associations => scripts::associations(),
             Self::Gateways => scripts::gateways(),
         }
     }

@@ -1,11 +1,13 @@
 //! The table of scripts. To add one takes a few lines in one of these files.
 
+mod associations;
 mod channels;
 mod commands;
 mod gateways;
 mod memory;
 mod streams;
 
+pub(crate) use associations::associations;
 pub(crate) use channels::channels;
 pub(crate) use commands::commands;
 pub(crate) use gateways::gateways;

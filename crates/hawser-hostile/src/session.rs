@@ -187,6 +187,13 @@ impl Session {
         all_ended || self.heard().lock().closed.is_some()
     }
 
+    /// Waits until it is over.
+    pub(crate) async fn over(&self) {
+        while !self.is_over() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// Takes a granted channel number, waiting for more if need be.
     pub(crate) async fn take_grant(&self) -> Result<ChannelId, HostileError> {
         let take = || self.heard().lock().grants.pop_front();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use hawser_wire::Command;
 
+use crate::datagrams::Names;
 pub use crate::place::Place;
 use crate::scene::Scene;
 
@@ -31,6 +32,9 @@ pub enum Step {
     Open(u64, Place, usize),
     /// Waits until the peer has refused so many streams since this step was over the last time.
     Refused(usize),
+    /// Waits until so many datagrams have come beside streams since this step was over the last
+    /// time. Fewer are the trial's failure: the script would not do what it says.
+    Came(u64),
     /// Joins with so many further channels; the last one becomes the current one.
     Join(u64),
     /// Joins once more, which has to be refused.
@@ -47,6 +51,19 @@ pub enum Step {
     JoinTwice,
     /// Announces so many associations that never come.
     Associate(u64),
+    /// Begins an association as an honest client does, in place of the one before. From then on
+    /// it sends nothing by itself.
+    Associated,
+    /// Sends so many packets under the association's seal, which `Make` writes. Their turns begin
+    /// at 0 each time.
+    Packets(u64, Make<BytesMut>),
+    /// Sends so many datagrams without a seal to the gateway's UDP port. Their turns begin at 0
+    /// each time.
+    Strays(u64, Make<BytesMut>),
+    /// Sends so many datagrams once more that the association has begun with.
+    Replay(u64),
+    /// Checks that the association still stands.
+    Stands,
     /// Gives so many granted numbers up.
     GiveUp(u64),
     /// Begins so many sessions with the same key, and lets all of them fall silent at once.
@@ -71,6 +88,7 @@ pub struct Turn<'a> {
     pub first_stream: u64,
     /// Places to open streams to.
     pub scene: &'a Scene,
+    pub(crate) names: Names,
 }
 
 impl Turn<'_> {

@@ -33,6 +33,11 @@ fn connections_that_misbehave_take_no_place_from_others() {
 }
 
 #[test]
+fn datagrams_that_lie_end_their_own_association_or_session_alone() {
+    perform(Group::Associations);
+}
+
+#[test]
 fn a_client_survives_every_gateway() {
     perform(Group::Gateways);
 }

@@ -109,7 +109,8 @@ fn second_part() -> Vec<Script> {
                     ],
                 ),
             ],
-        ),
+        )
+        .may_be_given_up(),
         Script::client(
             "streams-over-dying-channels",
             vec![Step::Repeat(
