@@ -459,6 +459,7 @@ impl Director {
     ) -> LinkReport {
         let link = record.link();
         let [up, down] = record.estimates().rates();
+        let ago = |at: Option<Instant>| at.map(|at| now.since(at));
         LinkReport {
             link: Arc::clone(link),
             up,
@@ -474,6 +475,8 @@ impl Director {
             is_free: self.link_rules.is_free(link),
             permission: self.link_rules.permission(link),
             health: record.health(),
+            suspect_for: ago(record.reachability().suspect_since()),
+            unheard_for: ago(record.reachability().last_heard()),
         }
     }
 }

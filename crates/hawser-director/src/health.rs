@@ -64,6 +64,16 @@ impl Reachability {
         }
     }
 
+    /// Time since when the link is suspect, if it is.
+    pub(crate) fn suspect_since(&self) -> Option<Instant> {
+        self.suspicion.map(|suspicion| suspicion.since)
+    }
+
+    /// Returns when something last came over it, as far as that was noticed.
+    pub(crate) const fn last_heard(&self) -> Option<Instant> {
+        self.heard
+    }
+
     /// The far end has answered at `at`, with an acceptance or a refusal, or has sent data. An
     /// answer from before the suspicion does not end it.
     pub(crate) fn on_answer(&mut self, at: Instant) {

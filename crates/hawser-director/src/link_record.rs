@@ -72,6 +72,11 @@ impl LinkRecord {
         self.reachability.health()
     }
 
+    /// The answers to connections over the link.
+    pub(crate) const fn reachability(&self) -> &Reachability {
+        &self.reachability
+    }
+
     /// True if a packet has come over the link since `then`, as far as that was noticed.
     pub(crate) fn was_heard_since(&self, then: Instant) -> bool {
         self.reachability.was_heard_since(then)

@@ -57,6 +57,10 @@ pub struct LinkReport {
     pub permission: Permission,
     /// State of the link, as connections have shown it.
     pub health: Health,
+    /// Time since when it is suspect, if it is.
+    pub suspect_for: Option<Duration>,
+    /// Time since anything last came over it for a connection, as far as that was noticed.
+    pub unheard_for: Option<Duration>,
 }
 
 /// What is known of the gateway, and what went over it.

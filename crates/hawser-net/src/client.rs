@@ -9,6 +9,7 @@ mod join;
 mod join_error;
 mod keeper;
 mod reach;
+mod rest;
 mod rules;
 mod scheduler;
 mod shared;

@@ -199,6 +199,11 @@ impl Channel {
         &mut self.paths
     }
 
+    /// Returns when anything last came: an acknowledgement, or a large chunk.
+    pub(crate) fn last_heard(&self) -> Option<Instant> {
+        self.path.silence().last_heard().max(self.inbound.latest())
+    }
+
     /// True if the channel is silent against expectation.
     pub(crate) fn is_suspect(&self) -> bool {
         self.liveness.is_suspect()

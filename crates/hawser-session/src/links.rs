@@ -233,8 +233,8 @@ impl Links {
     }
 
     /// Returns what there is to see of every link.
-    pub(crate) fn snapshots(&self, channels: &Channels) -> Vec<LinkSnapshot> {
-        self.accounts.snapshots(channels)
+    pub(crate) fn snapshots(&self, now: Instant, channels: &Channels) -> Vec<LinkSnapshot> {
+        self.accounts.snapshots(now, channels)
     }
 }
 

@@ -78,6 +78,9 @@ pub struct LinkSnapshot {
     pub late: ByteCount,
     /// For how long the peer's readers have waited for this link, other links' data at hand.
     pub blocked: Duration,
+    /// Time since the last sign of life of a link that has lost its channels by silence; `None`
+    /// once it has a channel again.
+    pub silent_for: Option<Duration>,
 }
 
 /// A channel at one moment.
@@ -93,6 +96,11 @@ pub struct ChannelSnapshot {
     pub link: LinkIndex,
     /// Silent against expectation.
     pub suspect: bool,
+    /// Time since the last sign of life, where one is overdue. Unlike `suspect` it is there for the
+    /// last link too, which goes on being used.
+    pub silent_for: Option<Duration>,
+    /// Time since the last sign of life; `None` where none was noticed yet.
+    pub unheard_for: Option<Duration>,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Delivery rate.

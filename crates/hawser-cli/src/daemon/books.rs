@@ -165,6 +165,8 @@ pub(super) mod tests {
             transport: Default::default(),
             link: LinkIndex::new(2),
             suspect: false,
+            silent_for: None,
+            unheard_for: None,
             rtt: Duration::ZERO,
             rate: Rate::default(),
             congestion_window: ByteCount::ZERO,

@@ -16,6 +16,7 @@ use super::association;
 use super::first::{self, First};
 use super::join::join;
 use super::join_error::JoinError;
+use super::rest;
 use super::shared::{LinkStatus, Shared};
 use crate::bind::SocketOptions;
 use crate::clock;
@@ -32,6 +33,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     let mut changes = driver.changes();
     let mut tasks = JoinSet::new();
     tasks.spawn(association::keep(Arc::clone(shared), driver.clone()));
+    tasks.spawn(rest::watch(driver.clone()));
     let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
     // What was said while there was no session.

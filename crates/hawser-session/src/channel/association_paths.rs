@@ -1,4 +1,4 @@
-use hawser_types::LinkIndex;
+use hawser_types::{Instant, LinkIndex};
 use smallvec::SmallVec;
 
 use crate::association::{AssociationSample, PathSample};
@@ -8,6 +8,7 @@ use crate::association::{AssociationSample, PathSample};
 pub(crate) struct AssociationPaths {
     paths: Vec<PathSample>,
     booked: Vec<LinkTraffic>,
+    signs: Vec<LinkSigns>,
     /// Payload that the association sent over two paths at once.
     duplicated: u64,
 }
@@ -20,18 +21,71 @@ pub(crate) struct LinkTraffic {
     received: u64,
 }
 
+/// Signs of life of a link's paths.
+#[derive(Clone, Copy, Debug)]
+struct LinkSigns {
+    link: LinkIndex,
+    /// Bytes of datagrams received.
+    received: u64,
+    last_heard: Option<Instant>,
+    /// Time of the last sign of life, or of the first look, before none of the paths was sound.
+    silent_since: Option<Instant>,
+}
+
 /// Traffic of several links.
 pub(crate) type LinksTraffic = SmallVec<[LinkTraffic; 8]>;
 
 impl AssociationPaths {
     /// Takes in the state of the paths. Returns the payload that was duplicated since the last
     /// sample.
-    pub(crate) fn on_sample(&mut self, sample: &AssociationSample<'_>) -> u64 {
+    pub(crate) fn on_sample(&mut self, now: Instant, sample: &AssociationSample<'_>) -> u64 {
         self.paths.clear();
         self.paths.extend_from_slice(sample.paths);
+        self.note_signs(now);
         let duplicated = sample.duplicated.as_u64();
         let before = std::mem::replace(&mut self.duplicated, duplicated);
         duplicated.saturating_sub(before)
+    }
+
+    /// Returns the time of the last sign of life of a link on which one is overdue.
+    pub(crate) fn silent_since(&self, link: LinkIndex) -> Option<Instant> {
+        self.signs(link)?.silent_since
+    }
+
+    /// Returns the time of the last sign of life of a link.
+    pub(crate) fn last_heard(&self, link: LinkIndex) -> Option<Instant> {
+        self.signs(link)?.last_heard
+    }
+
+    fn signs(&self, link: LinkIndex) -> Option<&LinkSigns> {
+        self.signs.iter().find(|signs| signs.link == link)
+    }
+
+    fn note_signs(&mut self, now: Instant) {
+        let paths = &self.paths;
+        let has_path = |link| paths.iter().any(|path| path.link == link);
+        self.signs.retain(|signs| has_path(signs.link));
+        for path in paths {
+            if !self.signs.iter().any(|signs| signs.link == path.link) {
+                self.signs.push(LinkSigns {
+                    link: path.link,
+                    received: 0,
+                    last_heard: None,
+                    silent_since: None,
+                });
+            }
+        }
+        for signs in &mut self.signs {
+            let same = || paths.iter().filter(|path| path.link == signs.link);
+            let received = same().map(|path| path.received.as_u64()).sum();
+            if received > signs.received {
+                signs.last_heard = Some(now);
+            }
+            signs.received = received;
+            let is_sound = same().any(PathSample::is_sound);
+            let since = signs.silent_since.or(signs.last_heard).unwrap_or(now);
+            signs.silent_since = (!is_sound).then_some(since);
+        }
     }
 
     /// Returns the paths.

@@ -78,6 +78,11 @@ impl Inbound {
         *due <= now
     }
 
+    /// Returns the time of the latest large chunk.
+    pub(crate) fn latest(&self) -> Option<Instant> {
+        self.latest.map(|(at, _)| at)
+    }
+
     /// True if large chunks keep coming, at the pace at which they came.
     pub(crate) fn is_flowing(&self, now: Instant) -> bool {
         self.latest

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hawser_path::Expectation;
-use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 
 use super::Channels;
 use crate::channel::Channel;
@@ -99,6 +99,40 @@ impl Channels {
         })
     }
 
+    /// Returns the channel by which to ask a link for a sign of life, if it is time to.
+    pub(crate) fn to_probe_at_rest(
+        &self,
+        now: Instant,
+        link: LinkIndex,
+        rest: Duration,
+        pause: Duration,
+    ) -> Option<ChannelId> {
+        let is_awaited = |channel: &Channel| {
+            let is_asked = channel.liveness().heartbeat_at();
+            channel.path().silence().began().is_some()
+                || is_asked.is_some_and(|at| now.since(at) < ASKED)
+        };
+        if self.of_link(link).any(is_awaited) {
+            return None;
+        }
+        let heard = self.of_link(link).filter_map(Channel::last_heard).max();
+        let brought = self
+            .of_link(link)
+            .filter_map(|it| it.inbound().latest())
+            .max();
+        let acknowledged = self.of_link(link);
+        let acknowledged = acknowledged
+            .filter_map(|it| it.path().silence().last_heard())
+            .max();
+        let unheard = heard.map_or(rest, |at| now.since(at));
+        let has_stopped = brought > acknowledged && unheard >= pause;
+        let quickest = || {
+            self.of_link(link)
+                .min_by_key(|channel| channel.path().rtt())
+        };
+        (unheard >= rest || has_stopped).then(|| quickest().map(Channel::id))?
+    }
+
     /// True if another link has channels that may still live, and may be used.
     pub(crate) fn live_without(&self, link: LinkIndex) -> bool {
         self.not_suspect().any(|other| {
@@ -149,5 +183,7 @@ const PATIENCE_WITH_THE_LAST: u32 = 5;
 const PATIENCE_WITH_A_LIVE_LINK: u32 = 8;
 /// Acknowledgements that were in flight together come within this time.
 const SAME_MOMENT: Duration = Duration::from_millis(40);
+/// The answer to a heartbeat is awaited for so long where no sample has shown it in flight.
+const ASKED: Duration = Duration::from_secs(1);
 /// A link that was heard within this time is not as silent as the peer believes.
 const QUIET: Duration = Duration::from_millis(60);

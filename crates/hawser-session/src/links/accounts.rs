@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hawser_sched::governor::Standing;
-use hawser_types::{ByteCount, LinkIndex};
+use hawser_types::{ByteCount, Instant, LinkIndex};
 
 use super::pauses::Pauses;
 use crate::channel::LinksTraffic;
@@ -89,7 +89,7 @@ impl LinkAccounts {
     }
 
     /// Returns what there is to see of every link.
-    pub(crate) fn snapshots(&self, channels: &Channels) -> Vec<LinkSnapshot> {
+    pub(crate) fn snapshots(&self, now: Instant, channels: &Channels) -> Vec<LinkSnapshot> {
         let snapshot = |(link, account): (&LinkIndex, &LinkAccount)| {
             let channel = channels.of_link(*link).next();
             let standing = channel.map(|channel| channel.standing());
@@ -103,6 +103,11 @@ impl LinkAccounts {
                 delivered: ByteCount::new(account.delivered),
                 late: ByteCount::new(account.late),
                 blocked: account.blocked,
+                silent_for: account
+                    .pauses
+                    .since()
+                    .filter(|_| channel.is_none())
+                    .map(|at| now.since(at)),
             }
         };
         let links = self.by_link.iter();

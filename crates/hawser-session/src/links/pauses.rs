@@ -32,6 +32,12 @@ impl Pauses {
         }
     }
 
+    /// Returns when the link was last heard, if it lost a channel by silence and has got none
+    /// since.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
     /// How long a silence may last before it is none of the usual ones; zero where none was seen.
     pub(crate) fn patience(&self) -> Duration {
         self.longest * 3 / 2

@@ -76,7 +76,7 @@ impl Session {
             return;
         };
         let paths = channel.paths_mut();
-        self.duplicates.spend(paths.on_sample(sample));
+        self.duplicates.spend(paths.on_sample(now, sample));
         let (moved, all) = (paths.book(), paths.booked());
         self.links.book_association(&self.channels, &moved, &all);
         self.handle_sample(now, id, sample.as_one_connection());

@@ -35,10 +35,35 @@ impl Session {
         }
     }
 
+    /// Asks links for a sign of life: those on which nothing was heard for `rest`, and those on
+    /// which data stopped coming `pause` ago, unless an answer is due there anyway. Without that, a
+    /// link that falls silent while there is nothing to send looks as it did before.
+    pub fn probe_at_rest(&mut self, now: Instant, rest: Duration, pause: Duration) {
+        let mut asked: SmallVec<[LinkIndex; 4]> = SmallVec::new();
+        let mut ids: SmallVec<[ChannelId; 4]> = SmallVec::new();
+        for channel in self.channels.iter().filter(|it| !it.is_association()) {
+            let link = channel.link();
+            if !asked.contains(&link) {
+                asked.push(link);
+                ids.extend(self.channels.to_probe_at_rest(now, link, rest, pause));
+            }
+        }
+        for id in ids {
+            self.beat(now, id);
+        }
+    }
+
     /// True if an acknowledgement came on any channel after `at`, as far as its samples show.
     pub fn was_heard_since(&self, at: Instant) -> bool {
         let last_heard = |channel: &Channel| channel.path().silence().last_heard();
         self.channels.iter().any(|it| last_heard(it) > Some(at))
+    }
+
+    /// Looks after channels soon, since something is in flight.
+    pub(super) fn look_soon(&mut self, now: Instant) {
+        if !self.lifecycle.is_closed() {
+            self.lifecycle.look_by(now + TICK);
+        }
     }
 
     /// Looks after every channel, and ends the session when it has had none for too long.

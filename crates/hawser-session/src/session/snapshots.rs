@@ -24,11 +24,11 @@ impl Session {
         let mut streams: Vec<_> = latest.map(stream).collect();
         streams.reverse();
         SessionSnapshot {
-            channels: self.channel_snapshots(),
+            channels: self.channel_snapshots(now),
             scheduler: self.scheduler(),
             peer_follows_scheduler: self.peer_follows_scheduler(),
             transport: self.transports.snapshot(now, &self.channels),
-            links: self.links.snapshots(&self.channels),
+            links: self.links.snapshots(now, &self.channels),
             streams,
             stream_count: self.streams.len(),
             counters: self.counters,
@@ -39,12 +39,15 @@ impl Session {
         }
     }
 
-    fn channel_snapshots(&self) -> Vec<ChannelSnapshot> {
+    fn channel_snapshots(&self, now: Instant) -> Vec<ChannelSnapshot> {
         let mut list = Vec::with_capacity(self.channels.len());
         for channel in self.channels.iter() {
             match channel.is_association() {
-                true => list.extend(channel.path_snapshots()),
-                false => list.push(channel.snapshot()),
+                true => list.extend(channel.path_snapshots(now)),
+                false => {
+                    let is_silent = self.channels.is_silent(now, channel);
+                    list.push(channel.snapshot(now, is_silent));
+                }
             }
         }
         list

@@ -185,3 +185,93 @@ fn another_connection_is_wanted_beside_a_suspect_and_whichever_speaks_first_stay
     assert!(events.contains(&Event::Dead(BULK)), "{events:?}");
     assert_eq!(busy.session.wanted_channels(link), 1);
 }
+
+/// Time without a sign of life where one is due, by channel.
+fn silent_for(busy: &Busy) -> Vec<Option<Duration>> {
+    let snapshot = busy.session.snapshot(busy.now, 0);
+    snapshot.channels.iter().map(|it| it.silent_for).collect()
+}
+
+#[test]
+fn monitors_see_since_when_a_channel_is_silent() {
+    let mut busy = Busy::new();
+    assert_eq!(silent_for(&busy), [None; 3]);
+    let silence = until_suspect(&mut busy);
+    assert_eq!(silent_for(&busy)[1], Some(silence));
+}
+
+#[test]
+fn monitors_see_that_the_last_link_is_silent_although_it_goes_on_being_used() {
+    let mut session = Session::new(BEGAN, Side::Client, SessionConfig::default());
+    session.add_channel(BEGAN, spec(0, ChannelRole::Express, 1));
+    session.handle_sample(BEGAN, EXPRESS, sample(Duration::ZERO, 0));
+    session.probe(BEGAN);
+    let mut out = Outgoing::default();
+    session.handle_writable(BEGAN, EXPRESS);
+    assert!(session.poll_transmit(BEGAN, EXPRESS, &mut out));
+    let last = |session: &Session, now| {
+        let last = session.snapshot(now, 0).channels[0].clone();
+        (last.suspect, last.silent_for)
+    };
+    assert_eq!(last(&session, BEGAN), (false, None));
+    let silence = Duration::from_secs(2);
+    session.handle_sample(BEGAN + silence, EXPRESS, sample(silence, 1000));
+    session.handle_timeout(BEGAN + silence);
+    assert_eq!(last(&session, BEGAN + silence), (false, Some(silence)));
+}
+
+#[test]
+fn an_old_sample_leaves_no_channel_waiting_for_what_was_acknowledged() {
+    let mut session = Session::new(BEGAN, Side::Client, SessionConfig::default());
+    session.add_channel(BEGAN, spec(0, ChannelRole::Express, 1));
+    session.probe(BEGAN);
+    let mut out = Outgoing::default();
+    session.handle_writable(BEGAN, EXPRESS);
+    assert!(session.poll_transmit(BEGAN, EXPRESS, &mut out));
+    let mut body = BytesMut::new();
+    let (channel, records) = (EXPRESS, 1);
+    StateFrame::Ack { channel, records }.encode(&mut body);
+    let mut now = BEGAN + Duration::from_millis(20);
+    session.handle_record(now, EXPRESS, body.freeze()).unwrap();
+    session.handle_sample(now, EXPRESS, sample(Duration::ZERO, 0));
+    session.handle_timeout(now);
+    let at_rest = session.poll_timeout();
+    now += Duration::from_millis(1);
+    session.handle_sample(now, EXPRESS, sample(Duration::from_millis(20), 100));
+    let next = session.poll_timeout();
+    assert!(next != at_rest && next <= Some(now + Duration::from_millis(20)));
+    now += Duration::from_millis(20);
+    session.handle_sample(now, EXPRESS, sample(Duration::from_millis(21), 0));
+    session.handle_timeout(now);
+    let later = session.snapshot(now + Duration::from_secs(9), 0);
+    assert_eq!(later.channels[0].silent_for, None);
+    assert_eq!(session.poll_timeout(), at_rest);
+}
+
+#[test]
+fn a_link_at_rest_is_asked_for_a_sign_of_life_once_in_a_while() {
+    let (rest, pause) = (Duration::from_secs(12), Duration::from_millis(400));
+    let mut session = Session::new(BEGAN, Side::Client, SessionConfig::default());
+    session.add_channel(BEGAN, spec(0, ChannelRole::Bulk, 1));
+    session.handle_sample(BEGAN, EXPRESS, sample(Duration::ZERO, 0));
+    let mut out = Outgoing::default();
+    session.handle_writable(BEGAN, EXPRESS);
+    while session.poll_transmit(BEGAN, EXPRESS, &mut out) {}
+    let mut is_asked = |session: &mut Session, now| {
+        session.probe_at_rest(now, rest, pause);
+        session.handle_writable(now, EXPRESS);
+        session.poll_transmit(now, EXPRESS, &mut out)
+    };
+    let heard = |session: &mut Session, now| {
+        session.handle_sample(now, EXPRESS, sample(Duration::ZERO, 0));
+    };
+    let mut now = BEGAN + Duration::from_secs(3);
+    heard(&mut session, now);
+    assert!(!is_asked(&mut session, now + Duration::from_secs(11)));
+    now += rest;
+    assert!(is_asked(&mut session, now));
+    assert!(!is_asked(&mut session, now), "the answer is awaited");
+    heard(&mut session, now + Duration::from_millis(50));
+    assert!(!is_asked(&mut session, now + Duration::from_secs(11)));
+    assert!(is_asked(&mut session, now + Duration::from_secs(13)));
+}

@@ -17,6 +17,8 @@ fn channel(number: u32, link: u32, milliseconds: u64, suspect: bool) -> ChannelS
         transport: Default::default(),
         link: LinkIndex::new(link),
         suspect,
+        silent_for: None,
+        unheard_for: None,
         rtt: Duration::from_millis(milliseconds),
         rate: Rate::ZERO,
         congestion_window: ByteCount::ZERO,
@@ -41,6 +43,7 @@ fn link(number: u32, sent: u64, delivered: u64, received: u64) -> LinkSnapshot {
         delivered: ByteCount::new(delivered),
         late: ByteCount::ZERO,
         blocked: Duration::ZERO,
+        silent_for: None,
     }
 }
 
