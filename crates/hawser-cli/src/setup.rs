@@ -142,7 +142,7 @@ pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec
                 (LinkState::Unused, Some(why))
             }
             None if !routed => (
-                LinkState::NoRoute,
+                LinkState::NoInternet,
                 Some("no default route leads by it".to_owned()),
             ),
             None => (LinkState::Up, None),

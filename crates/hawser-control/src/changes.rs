@@ -71,6 +71,7 @@ fn one_link(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) 
                 .reason
                 .clone()
                 .filter(|_| after.state != LinkState::Up),
+            since_unix_ms: after.since_unix_ms.filter(|_| after.state != LinkState::Up),
         });
     }
     let addresses = |link: &LinkStatus| link.addresses.iter().copied().collect::<BTreeSet<_>>();
@@ -113,11 +114,15 @@ fn connections(changes: &mut Vec<Change>, before: &ConnectionsStatus, after: &Co
             });
         }
     }
-    let is_up = |status: &ConnectionsStatus| status.gateway.as_ref().map(|gateway| gateway.is_up);
-    if let (Some(from), Some(is_up)) = (is_up(before), is_up(after))
-        && from != is_up
-    {
-        changes.push(Change::Gateway { is_up });
+    if let (Some(from), Some(to)) = (&before.gateway, &after.gateway) {
+        let since_unix_ms = to.unreachable_since_unix_ms;
+        if from.unreachable_since_unix_ms.is_some() != since_unix_ms.is_some() {
+            changes.push(Change::Gateway {
+                is_up: since_unix_ms.is_none(),
+                reason: to.reason.clone().filter(|_| since_unix_ms.is_some()),
+                since_unix_ms,
+            });
+        }
     }
 }
 
@@ -152,6 +157,8 @@ fn one_session(changes: &mut Vec<Change>, before: &SessionStatus, after: &Sessio
             session: session(),
             from: before.state,
             to: after.state,
+            reason: after.reason.clone(),
+            since_unix_ms: after.since_unix_ms,
         });
     }
     for path in &after.paths {
@@ -222,7 +229,8 @@ mod tests {
                 ..PlacingStatus::default()
             }],
             gateway: Some(GatewayStatus {
-                is_up,
+                unreachable_since_unix_ms: (!is_up).then_some(1000),
+                reason: Some("a reason".to_owned()),
                 ..GatewayStatus::default()
             }),
             ..ConnectionsStatus::default()
@@ -254,8 +262,8 @@ mod tests {
         assert_eq!(told(&before, &after), expected);
         let up = with_links(&[link("dsl", LinkState::Up)]);
         assert_eq!(
-            told(&with_links(&[link("dsl", LinkState::NoRoute)]), &up),
-            ["event:link-state,link:dsl,from:no-route,to:up"]
+            told(&with_links(&[link("dsl", LinkState::NoInternet)]), &up),
+            ["event:link-state,link:dsl,from:no-internet,to:up"]
         );
     }
 
@@ -308,12 +316,11 @@ mod tests {
     fn links_that_do_not_answer_and_the_gateway_are_told() {
         let expected = [
             "event:link-health,link:dsl,from:sound,to:suspect",
-            "event:gateway,is_up:false",
+            "event:gateway,is_up:false,reason:a reason,since_unix_ms:1000",
         ];
-        assert_eq!(
-            told(&placing("sound", true), &placing("suspect", false)),
-            expected
-        );
+        let (up, down) = (placing("sound", true), placing("suspect", false));
+        assert_eq!(told(&up, &down), expected);
+        assert_eq!(told(&down, &up)[1], "event:gateway,is_up:true");
     }
 
     #[test]

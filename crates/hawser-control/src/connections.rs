@@ -34,8 +34,15 @@ pub struct GatewayStatus {
     /// Use of the gateway where no rule decides: `always`, `auto` or `never`.
     #[serde(rename = "use")]
     pub usage: String,
-    /// True if a session with it runs.
+    /// True if a session with it runs, and answers.
     pub is_up: bool,
+    /// Time since when it can't be reached, in milliseconds since 1970-01-01 00:00 UTC, by the
+    /// daemon's clock; `None` while it can, and at first until it is missed.
+    #[serde(default)]
+    pub unreachable_since_unix_ms: Option<u64>,
+    /// Reason why it can't be reached.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// Links of that session that answer, as choosing between links and gateway sees them.
     #[serde(default)]
     pub links: u64,
@@ -68,6 +75,20 @@ pub struct PlacingStatus {
     /// `sound`; `suspect`, when it did not answer where others did; or `portal`, when another host
     /// answers on it in the name of the destination.
     pub state: String,
+    /// Time since it is `suspect`, if it is.
+    #[serde(
+        rename = "silent_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub silent: Option<Duration>,
+    /// Time since anything last came over it for a connection.
+    #[serde(
+        rename = "unheard_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub unheard: Option<Duration>,
     /// Estimated rate that it can send; 0 while unknown.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,

@@ -46,6 +46,9 @@ pub enum Change {
         /// Reason, where one is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// As [`LinkStatus::since_unix_ms`](crate::LinkStatus::since_unix_ms) has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since_unix_ms: Option<u64>,
     },
     /// A link has other addresses than before.
     LinkAddresses {
@@ -91,7 +94,7 @@ pub enum Change {
         /// The far end.
         peer: String,
     },
-    /// A session has got further, or lost its last path.
+    /// A session has got further, or lost its last path that answers.
     SessionState {
         /// Its name.
         session: String,
@@ -99,6 +102,12 @@ pub enum Change {
         from: SessionState,
         /// The state now.
         to: SessionState,
+        /// Reason, where one is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// As [`SessionStatus::since_unix_ms`](crate::SessionStatus::since_unix_ms) has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since_unix_ms: Option<u64>,
     },
     /// A session is over.
     SessionEnded {
@@ -128,10 +137,18 @@ pub enum Change {
         /// The policy now.
         to: String,
     },
-    /// The gateway can be reached, or not.
+    /// The gateway can't be reached, or can again.
     Gateway {
         /// True if it can.
         is_up: bool,
+        /// Reason why it can't.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Time since when it can't, as
+        /// [`GatewayStatus::unreachable_since_unix_ms`](crate::GatewayStatus::unreachable_since_unix_ms)
+        /// has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since_unix_ms: Option<u64>,
     },
     /// Other rules for connections are in force.
     Rules {

@@ -38,6 +38,9 @@ pub struct LinkHistory {
     /// Its round-trip time, where one was known.
     #[serde(rename = "rtt_ms", with = "crate::units::milliseconds::option_list")]
     pub rtt: Vec<Option<Duration>>,
+    /// Its state; none while it was not there.
+    #[serde(default)]
+    pub state: Vec<Option<LinkState>>,
 }
 
 /// Keeps the last ten minutes of what links carry, in bounded memory.
@@ -67,6 +70,7 @@ struct Sample {
     up: Rate,
     down: Rate,
     rtt: Option<Duration>,
+    state: Option<LinkState>,
 }
 
 impl History {
@@ -94,8 +98,21 @@ impl History {
                         up: traffic.up,
                         down: traffic.down,
                         rtt: traffic.rtt,
+                        state: Some(link.state),
                     };
                 }
+            }
+        }
+    }
+
+    /// Corrects the states of the latest sample: they have changed since it was taken.
+    pub fn note_states(&mut self, links: &[LinkStatus]) {
+        for link in links {
+            let track = self.tracks.get_mut(&link.name);
+            if let Some(track) = track.filter(|track| track.gone_for == 0)
+                && let Some(sample) = track.samples.back_mut()
+            {
+                sample.state = Some(link.state);
             }
         }
     }
@@ -111,6 +128,7 @@ impl History {
                 up: samples().map(|sample| sample.up).collect(),
                 down: samples().map(|sample| sample.down).collect(),
                 rtt: samples().map(|sample| sample.rtt).collect(),
+                state: samples().map(|sample| sample.state).collect(),
             }
         };
         let mut links: Vec<LinkHistory> = self.tracks.iter().map(history).collect();
@@ -127,7 +145,8 @@ impl History {
         if !self.tracks.contains_key(&link.name) {
             let traffic = &link.traffic;
             let has_moved = (traffic.sent_bytes + traffic.received_bytes).as_u64() > 0;
-            let is_of_use = link.state == LinkState::Up || has_moved;
+            let is_there = matches!(link.state, LinkState::Up | LinkState::Silent);
+            let is_of_use = is_there || has_moved;
             if !is_of_use || self.tracks.len() >= MAX_LINKS {
                 return None;
             }
@@ -210,6 +229,16 @@ mod tests {
         assert_eq!(down(&report, 1), [1, 2, 0]);
         let known = Some(Duration::from_millis(20));
         assert_eq!(report.links[1].rtt, [known, known, None]);
+        let up = Some(LinkState::Up);
+        assert_eq!(report.links[1].state, [up, up, None]);
+        let mut links = [link(7, 2), link(3, 5)];
+        for link in &mut links {
+            link.state = LinkState::Silent;
+        }
+        history.note_states(&links);
+        let now = history.report(1).links;
+        let states = [&now[0].state[..], &now[1].state[..]];
+        assert_eq!(states, [&[Some(LinkState::Silent)], &[None]]);
         for link in &report.links {
             assert_eq!((link.up.len(), link.down.len(), link.rtt.len()), (3, 3, 3));
         }
@@ -260,6 +289,9 @@ mod tests {
         }
         for second in 0..History::MAX_SAMPLES as u64 {
             history.enter(second * 1000, &all);
+            // As long as a state's word gets.
+            all.iter_mut()
+                .for_each(|link| link.state = LinkState::NoInternet);
         }
         let report = history.report(usize::MAX);
         assert_eq!(report.links.len(), MAX_LINKS);

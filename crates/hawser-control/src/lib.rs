@@ -23,6 +23,7 @@ mod policy;
 mod render;
 mod session_status;
 mod snapshot;
+mod states;
 mod units;
 mod why;
 mod words;
@@ -48,4 +49,5 @@ pub use session_status::{
 pub use snapshot::{
     LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role, StatusSnapshot,
 };
+pub use states::States;
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

@@ -18,6 +18,16 @@ pub struct SessionStatus {
     pub peer: String,
     /// Progress of the session.
     pub state: SessionState,
+    /// Reason for that state, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Time since when it is interrupted, in milliseconds since 1970-01-01 00:00 UTC, by the
+    /// daemon's clock; `None` unless it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_unix_ms: Option<u64>,
+    /// True if the far end is the gateway of this client.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_with_gateway: bool,
     /// The policy that chooses links.
     pub scheduler: String,
     /// True if the gateway places what it sends by that policy too, unless it is `auto`, and false
@@ -99,7 +109,7 @@ pub enum SessionState {
     Connecting,
     /// Data can move.
     Established,
-    /// Every path is lost, and the session waits for one to come back.
+    /// Every path is lost or silent, and the session waits for one to come back.
     Interrupted,
     /// The remaining data is being delivered.
     Closing,
@@ -122,6 +132,22 @@ pub struct PathStatus {
     pub state: PathState,
     /// Reason for that state, or for getting no data, where one is known.
     pub reason: Option<String>,
+    /// Time since its last sign of life, where one is overdue.
+    #[serde(
+        rename = "silent_ms",
+        with = "crate::units::milliseconds::option",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub silent: Option<Duration>,
+    /// Time since its last sign of life, whether or not one was due.
+    #[serde(
+        rename = "unheard_ms",
+        with = "crate::units::milliseconds::option",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub unheard: Option<Duration>,
     /// Data that this end may send by it.
     #[serde(default)]
     pub standing: PathStanding,

@@ -85,10 +85,22 @@ pub struct LinkStatus {
     pub index: LinkIndex,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// State of the link.
+    /// State of the link, from all that the daemon knows of it.
     pub state: LinkState,
     /// Reason for that state, where one is known.
     pub reason: Option<String>,
+    /// Time since when it is so, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's clock:
+    /// of a silent link that of its last sign of life, else when the daemon noticed the change.
+    /// `None` where it was so when the daemon started.
+    #[serde(default)]
+    pub since_unix_ms: Option<u64>,
+    /// The same as a span.
+    #[serde(
+        rename = "state_age_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub state_age: Option<Duration>,
     /// The user's rules for it, and its traffic of the month; clients only.
     #[serde(default)]
     pub allowed: Option<LinkAllowed>,
@@ -167,13 +179,17 @@ pub struct LinkAllowed {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LinkState {
-    /// It can.
+    /// It can be used, as far as is known.
     Up,
-    /// It has no carrier or was switched off.
+    /// It was heard before, and gives no sign of life now although one is due.
+    Silent,
+    /// It is there, and leads nowhere: it has no default route, a captive portal is in the way, or
+    /// the gateway is reached over other links and not over this one.
+    #[serde(alias = "no-route")]
+    NoInternet,
+    /// It has no carrier or no address, or was switched off.
     #[default]
     Down,
-    /// No route leads through it.
-    NoRoute,
     /// It could be used, but the user named others.
     Unused,
 }
@@ -192,5 +208,11 @@ pub struct MemoryStatus {
 
 words! {
     Role { Client => "client", Gateway => "gateway", Sender => "sender", Receiver => "receiver" }
-    LinkState { Up => "up", Down => "down", NoRoute => "no-route", Unused => "unused" }
+    LinkState {
+        Up => "up",
+        Silent => "silent",
+        NoInternet => "no-internet",
+        Down => "down",
+        Unused => "unused",
+    }
 }

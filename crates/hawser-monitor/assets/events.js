@@ -40,13 +40,14 @@ function addresses(all) {
 
 function words(event) {
   const why = event.reason ? `: ${event.reason}` : '';
+  const since = event.since_unix_ms == null ? '' : ` since ${clock(event.since_unix_ms)}`;
   switch (event.event) {
     case 'link-appeared':
       return `Link ${event.link} is there, ${event.state}.`;
     case 'link-gone':
       return `Link ${event.link} is gone.`;
     case 'link-state':
-      return `Link ${event.link} was ${event.from} and is ${event.to}${why}.`;
+      return `Link ${event.link} was ${event.from} and is ${event.to}${since}${why}.`;
     case 'link-addresses':
       return `Link ${event.link} has ${addresses(event.to)}, had ${addresses(event.from)}.`;
     case 'link-health':
@@ -58,7 +59,7 @@ function words(event) {
     case 'session-began':
       return `Session ${event.session} with ${event.peer} began.`;
     case 'session-state':
-      return `Session ${event.session} was ${event.from} and is ${event.to}.`;
+      return `Session ${event.session} was ${event.from} and is ${event.to}${since}${why}.`;
     case 'session-ended':
       return `Session ${event.session} is over.`;
     case 'path-state':
@@ -66,7 +67,9 @@ function words(event) {
     case 'scheduler':
       return `Scheduler of ${event.of}: ${event.to} instead of ${event.from}.`;
     case 'gateway':
-      return event.is_up ? 'The gateway can be reached.' : 'The gateway can’t be reached.';
+      return event.is_up
+        ? 'The gateway can be reached again.'
+        : `The gateway can’t be reached${since}${why}.`;
     case 'rules':
       return `Rules in force: ${event.count} of the user’s, profile ${event.profile}.`;
     case 'missed':

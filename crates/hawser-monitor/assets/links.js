@@ -3,6 +3,7 @@
 import { sendFields } from './change.js';
 import { swatch } from './chart.js';
 import {
+  clock,
   delay,
   find,
   h,
@@ -20,12 +21,9 @@ import {
 /** Shows the links of a status. */
 export function showLinks(status, samples) {
   const all = status.links.reduce((sum, link) => sum + carried(link), 0);
-  const paths = status.sessions.flatMap((session) => session.paths);
-  const placing = status.connections?.links ?? [];
   const items = status.links.map((link) => ({
     link,
     share: all > 0 ? carried(link) / all : null,
-    standing: standing(link, paths, placing),
     slot: samples.slot(link.name),
     isClient: status.role === 'client',
   }));
@@ -34,22 +32,15 @@ export function showLinks(status, samples) {
 
 const carried = ({ traffic }) => traffic.down_bps + traffic.up_bps;
 
-/** The worst that is known of a link, and why. */
-function standing(link, paths, placing) {
-  if (link.state === 'unused') return { word: 'unused', why: link.reason, kind: '' };
-  if (link.state !== 'up') return { word: link.state, why: link.reason, kind: ' bad' };
-  const own = paths.filter((path) => path.index === link.index);
-  const bad =
-    own.find((path) => path.state === 'dead') ?? own.find((path) => path.state === 'suspect');
-  if (bad) return { word: bad.state, why: bad.reason ?? link.reason, kind: ' bad' };
-  const placed = placing.find((one) => one.index === link.index);
-  if (placed && placed.state !== 'sound')
-    return { word: placed.state, why: link.reason, kind: ' bad' };
-  const lesser =
-    own.find((path) => path.standing === 'excluded') ??
-    own.find((path) => path.standing === 'probing');
-  const word = lesser ? `up, ${lesser.standing}` : 'up';
-  return { word, why: lesser?.reason ?? link.reason, kind: ' good' };
+/** The state of a link in words, with the time since when it is of no use. */
+function stateWords({ state, since_unix_ms }) {
+  const isTold = since_unix_ms != null && !FINE.includes(state);
+  return isTold ? `${state} since ${clock(since_unix_ms)}` : state;
+}
+
+function stateClass({ state }) {
+  if (state === 'up') return 'badge good';
+  return FINE.includes(state) ? 'badge' : 'badge bad';
 }
 
 /** One link: a row of what it does, and below it the form, while that is open. */
@@ -81,13 +72,13 @@ function makeLink({ link, slot }) {
     below.hidden = !opens;
     button.setAttribute('aria-expanded', String(opens));
   };
-  const update = ({ link, share, standing, isClient }) => {
+  const update = ({ link, share, isClient }) => {
     now = link;
     form?.update(link);
     const { traffic, allowed } = link;
-    setText(state, standing.word);
-    setClass(state, `badge${standing.kind}`);
-    setText(why, printable(standing.why ?? ''));
+    setText(state, stateWords(link));
+    setClass(state, stateClass(link));
+    setText(why, printable(link.reason ?? ''));
     setText(cells.use, allowed ? useWords(allowed) : '–');
     setText(cells.down, rate(traffic.down_bps));
     setText(cells.up, rate(traffic.up_bps));
@@ -187,6 +178,7 @@ function linkChange(name, changed, save) {
   return change;
 }
 
+const FINE = ['up', 'unused'];
 const FIELDS = ['down', 'up', 'weight', 'price', 'allowance'];
 const USES = ['normal', 'prefer', 'backup', 'never'];
 const AMOUNTS = [['GB', 1e9], ['MB', 1e6], ['kB', 1e3], ['B', 1]];

@@ -31,7 +31,8 @@ export class Samples {
     const isNew = !this.times.length || time > this.latest();
     if (isNew) this.times.push(time);
     const at = this.times.length - 1;
-    this.#present = new Set(links.filter((link) => link.state === 'up').map((link) => link.name));
+    const shown = links.filter(({ state }) => SHOWN.includes(state));
+    this.#present = new Set(shown.map((link) => link.name));
     for (const one of this.#links.values()) put(one, at, 0, 0, null);
     for (const { name, traffic } of links) {
       this.slot(name);
@@ -79,5 +80,7 @@ function unknown(count) {
   return { down, up, rtt };
 }
 
+/** A silent link is on the way of what waits for it. */
+const SHOWN = ['up', 'silent'];
 /** Ten minutes of seconds. */
 const LONGEST = 601;

@@ -171,6 +171,7 @@ impl Made {
                 .clone()
                 .map(|second| Some(rtt(number, second)))
                 .collect(),
+            state: seconds.clone().map(|_| Some(LinkState::Up)).collect(),
         };
         HistoryReport {
             at_unix_ms: unix_ms(),

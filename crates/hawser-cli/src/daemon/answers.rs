@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use hawser_control::{ErrorReason, Request, Response, SessionStatus, StatusSnapshot};
+use hawser_control::{
+    ConnectionsStatus, ErrorReason, LinkStatus, Request, Response, Role, SessionStatus,
+    StatusSnapshot,
+};
 use hawser_types::StreamId;
 use tokio::time::timeout;
 
+use super::clock::{milliseconds, since_1970};
 use super::dashboard::Dashboard;
 use super::shown::Most;
-use super::state::State;
+use super::state::{Record, State};
 use super::steer::unsupported;
-use super::subject::{PlacedRange, Subject};
+use super::subject::{PlacedRange, Subject, View};
 use super::{monitor, picture, steer, why};
 
 impl State {
@@ -105,24 +109,44 @@ impl State {
 
     /// Links, connections, and sessions with their streams.
     pub(super) fn picture(&self, subject: &dyn Subject, most: Most) -> StatusSnapshot {
-        let (views, count) = (self.views(subject, most), subject.session_count());
-        let connections = subject.connections();
+        let mut views = self.views(subject, most);
+        let shown = views.len();
+        if self.role() == Role::Client {
+            // The states of its links follow from all sessions.
+            self.add_others(subject, &mut views);
+        }
         let mut links = subject.links();
-        let now = tokio::time::Instant::now();
-        let record = self.record();
+        let connections = subject.connections();
+        let mut record = self.record();
         record.links.fill(&mut links, connections.as_ref());
+        let mut seen = self.settled(&mut record, subject, views, (links, connections));
+        drop(record);
+        seen.sessions.truncate(shown);
+        self.name_streams(&mut seen.sessions);
+        seen
+    }
+
+    /// A snapshot with these sessions, links and connections, and the states that follow.
+    pub(super) fn settled(
+        &self,
+        record: &mut Record,
+        subject: &dyn Subject,
+        views: Vec<View>,
+        (links, connections): (Vec<LinkStatus>, Option<ConnectionsStatus>),
+    ) -> StatusSnapshot {
+        let now = tokio::time::Instant::now();
         let sessions = views.into_iter();
         let sessions = sessions.map(|view| picture::session(view, &record.sessions, now));
-        let mut sessions: Vec<_> = sessions.collect();
-        drop(record);
-        self.name_streams(&mut sessions);
-        StatusSnapshot {
+        let mut seen = StatusSnapshot {
+            role: self.role(),
             links,
             connections,
-            session_count: count as u64,
-            sessions,
+            session_count: subject.session_count() as u64,
+            sessions: sessions.collect(),
             ..StatusSnapshot::default()
-        }
+        };
+        record.states.settle(milliseconds(since_1970()), &mut seen);
+        seen
     }
 
     /// Says which programs have asked for streams, as far as that is known by now.

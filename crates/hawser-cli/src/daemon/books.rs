@@ -198,6 +198,8 @@ pub(super) mod tests {
             scheduler: "",
             congestion: String::new(),
             addresses: BTreeMap::new(),
+            is_with_gateway: false,
+            problem: None,
             transport_problem: None,
             session: Some(SessionSnapshot {
                 channels: channels.iter().map(channel).collect(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_control::{Response, changes_between, policy_changes};
+use hawser_control::{Change, Response, SessionState, changes_between, policy_changes};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -53,12 +53,16 @@ impl State {
                 news.extend(policy_changes(before, now));
             }
         }
+        if !news.is_empty() {
+            self.record().history.note_states(&now.status.links);
+        }
         log.last = Some(now);
         if news.is_empty() {
             return;
         }
         let at_unix_ms = milliseconds(since_1970());
         for change in news {
+            write_down(&change);
             log.events.note(at_unix_ms, change);
         }
         drop(log);
@@ -84,6 +88,29 @@ impl State {
         // It ends in no other way.
         let _ = timeout(wait.min(MAX_WAIT), changes.wait_for(|_| is_there())).await;
         self.events(after)
+    }
+}
+
+/// Says in the log what cuts the daemon off. While no session is there, the client says more.
+fn write_down(change: &Change) {
+    if let Change::SessionState {
+        session,
+        from,
+        to,
+        reason,
+        ..
+    } = change
+    {
+        let because = reason.as_deref().unwrap_or_default();
+        match (from, to) {
+            (_, SessionState::Interrupted) => {
+                tracing::warn!(session, because, "no link of the session answers");
+            }
+            (SessionState::Interrupted, SessionState::Established) => {
+                tracing::info!(session, "the session goes on");
+            }
+            _ => {}
+        }
     }
 }
 

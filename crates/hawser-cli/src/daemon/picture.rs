@@ -1,6 +1,7 @@
 //! From what the session and the driver know to what people and programs are shown.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hawser_control::{
     ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathStanding, PathState, PathStatus,
@@ -32,6 +33,8 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     status.paths = paths(&view, channels, account);
     status.up = status.paths.iter().map(|path| path.up).sum();
     status.down = status.paths.iter().map(|path| path.down).sum();
+    status.is_with_gateway = view.is_with_gateway;
+    status.reason = view.problem.clone();
     if let Some(session) = &view.session {
         status.transport = transport(session, &view);
         status.peer_follows_scheduler = session.peer_follows_scheduler;
@@ -87,16 +90,22 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
             account.map_or_else(Default::default, |account| account.channel(channel))
         };
         let rates: Vec<_> = channels.iter().map(moving).collect();
+        let unheard = channels.iter().filter_map(|it| it.unheard_for).min();
+        let silent = silence(&channels, unheard).or_else(|| standing?.silent_for);
+        let state = path_state(&channels, silent, way);
         PathStatus {
             id: PathId::new(index),
             link: view.link_name(LinkIndex::new(index)),
             index: LinkIndex::new(index),
             address: way.address,
             remote: way.remote,
-            state: path_state(&channels, way),
+            state,
+            silent,
+            unheard,
             reason: way
                 .problem
                 .clone()
+                .or_else(|| (state == PathState::Suspect).then(|| NO_ANSWER.to_owned()))
                 .or_else(|| why(standing))
                 .or_else(|| seen().any(|peer| peer.silent).then(|| SILENT.to_owned()))
                 .or_else(|| shares_with(view, standing?, links)),
@@ -115,8 +124,21 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
     by_link.into_iter().map(path).collect()
 }
 
-fn path_state(channels: &[&ChannelSnapshot], way: &PathFacts) -> PathState {
-    if channels.iter().any(|channel| !channel.suspect) {
+/// Returns the time since the last sign of life of a path on which one is overdue: on one of its
+/// channels, while nothing came on the others since, or on all.
+fn silence(channels: &[&ChannelSnapshot], unheard: Option<Duration>) -> Option<Duration> {
+    let silent = channels.iter().filter_map(|channel| channel.silent_for);
+    let silent = silent.min()?;
+    let all = channels.iter().all(|channel| channel.silent_for.is_some());
+    (all || unheard.is_none_or(|unheard| silent <= unheard)).then_some(silent)
+}
+
+fn path_state(
+    channels: &[&ChannelSnapshot],
+    silent: Option<Duration>,
+    way: &PathFacts,
+) -> PathState {
+    if !channels.is_empty() && silent.is_none() {
         PathState::Up
     } else if !channels.is_empty() {
         PathState::Suspect
@@ -271,6 +293,7 @@ fn resident() -> Option<ByteCount> {
     Some(ByteCount::new(pages * rustix::param::page_size() as u64))
 }
 
+const NO_ANSWER: &str = "no answer to what was sent";
 const SILENT: &str = "the far end finds it silent";
 
 #[cfg(test)]

@@ -66,11 +66,16 @@ impl State {
     /// Returns the sessions that are shown by default, and then all others without their streams.
     pub(super) fn all_views(&self, subject: &dyn Subject) -> Vec<View> {
         let mut views = self.views(subject, Most::DEFAULT);
+        self.add_others(subject, &mut views);
+        views
+    }
+
+    /// Adds the sessions that are missing, without their streams.
+    pub(super) fn add_others(&self, subject: &dyn Subject, views: &mut Vec<View>) {
         if views.len() < subject.session_count() {
             let shown: BTreeSet<String> = views.iter().map(|view| view.id.clone()).collect();
             views.extend(subject.sessions(&|id| !shown.contains(id), 0));
         }
-        views
     }
 }
 

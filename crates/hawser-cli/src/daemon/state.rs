@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hawser_control::{AllSessions, History, Role};
+use hawser_control::{AllSessions, History, Role, States};
 use tokio::sync::{Notify, watch};
 
 use super::books::Books;
@@ -38,6 +38,7 @@ pub(super) struct Record {
     pub(super) all_sessions: AllSessions,
     pub(super) links: LinkBooks,
     pub(super) history: History,
+    pub(super) states: States,
 }
 
 impl State {
@@ -127,7 +128,14 @@ impl State {
         record.totals.enter(&views);
         record.links.enter(span, (&views, &placed), &links);
         record.links.fill(&mut links, connections.as_ref());
-        record.history.enter(milliseconds(since_1970()), &links);
+        let views = match self.role() {
+            Role::Client => views,
+            // The states of its links do not follow from sessions.
+            _ => Vec::new(),
+        };
+        let seen = self.settled(&mut record, subject, views, (links, connections));
+        let now = milliseconds(since_1970());
+        record.history.enter(now, &seen.links);
         drop(record);
         self.has_changed();
     }

@@ -84,6 +84,10 @@ pub(crate) struct View {
     /// The addresses of this machine that its channels use, where its links are the far end's to
     /// know.
     pub(crate) addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
+    /// The far end is the gateway of this client.
+    pub(crate) is_with_gateway: bool,
+    /// Reason why there is no session.
+    pub(crate) problem: Option<String>,
     /// Reason why there is no association although one is wanted.
     pub(crate) transport_problem: Option<String>,
     /// The session; none while it is being made.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hawser_types::Rate;
 
+use super::figures::clock;
 use super::table::{Side, Table, clip, printable};
 use crate::connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
 
@@ -42,10 +43,13 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
 }
 
 fn over_gateway(gateway: &GatewayStatus) -> String {
-    let state = if gateway.is_up {
-        ""
-    } else {
-        ", no session now"
+    let state = match (gateway.is_up, gateway.unreachable_since_unix_ms) {
+        (_, Some(since)) => {
+            let reason = gateway.reason.as_deref().unwrap_or("unknown");
+            format!(", not reached since {}: {reason}", clock(since))
+        }
+        (true, None) => String::new(),
+        (false, None) => ", no session now".to_owned(),
     };
     let latency = gateway.latency.map(milliseconds);
     let latency = latency.map_or(String::new(), |took| format!(", {took} to connect"));

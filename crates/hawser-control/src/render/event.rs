@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+use super::figures::clock;
 use super::table::printable;
 use crate::{Change, Scheduled};
 use hawser_types::LinkUse;
 
+// long: one arm for each kind of change.
 /// Returns a change in words, on one line.
 pub fn render_change(change: &Change) -> String {
     let text = match change {
@@ -16,7 +18,11 @@ pub fn render_change(change: &Change) -> String {
             from,
             to,
             reason,
-        } => format!("{link} is {to}, was {from}{}", because(reason)),
+            since_unix_ms,
+        } => {
+            let since = since(*since_unix_ms);
+            format!("{link} is {to}{since}, was {from}{}", because(reason))
+        }
         Change::LinkAddresses { link, from, to } => {
             format!("{link} has {}, had {}", addresses(to), addresses(from))
         }
@@ -32,8 +38,15 @@ pub fn render_change(change: &Change) -> String {
             None => format!("{link} has some of its allowance again"),
         },
         Change::SessionBegan { session, peer } => format!("session {session} with {peer} begins"),
-        Change::SessionState { session, from, to } => {
-            format!("session {session} is {to}, was {from}")
+        Change::SessionState {
+            session,
+            from,
+            to,
+            reason,
+            since_unix_ms,
+        } => {
+            let (since, why) = (since(*since_unix_ms), because(reason));
+            format!("session {session} is {to}{since}, was {from}{why}")
         }
         Change::SessionEnded { session } => format!("session {session} is over"),
         Change::PathState {
@@ -53,14 +66,25 @@ pub fn render_change(change: &Change) -> String {
             };
             format!("{to} chooses links for {of}, no more {from}")
         }
-        Change::Gateway { is_up: true } => "the gateway can be reached".to_owned(),
-        Change::Gateway { is_up: false } => "the gateway can't be reached".to_owned(),
+        Change::Gateway { is_up: true, .. } => "the gateway can be reached again".to_owned(),
+        Change::Gateway {
+            reason,
+            since_unix_ms,
+            ..
+        } => {
+            let (since, why) = (since(*since_unix_ms), because(reason));
+            format!("the gateway can't be reached{since}{why}")
+        }
         Change::Rules { count, profile } => {
             format!("rules have changed: {count} of one's own, profile {profile}")
         }
         Change::Missed { count } => format!("{count} events before this are forgotten"),
     };
     printable(&text)
+}
+
+fn since(unix_ms: Option<u64>) -> String {
+    unix_ms.map_or_else(String::new, |at| format!(" since {}", clock(at)))
 }
 
 fn because(reason: &Option<String>) -> String {
@@ -95,8 +119,9 @@ mod tests {
             from: LinkState::Up,
             to: LinkState::Down,
             reason: Some("it has no carrier".to_owned()),
+            since_unix_ms: Some(1500),
         };
-        let line = "wwan0?[2J? is down, was up: it has no carrier";
+        let line = "wwan0?[2J? is down since 00:00:01.5 UTC, was up: it has no carrier";
         assert_eq!(render_change(&change), line);
         let change = Change::LinkAddresses {
             link: "wwan0".to_owned(),

@@ -1,8 +1,8 @@
 //! `hawser links`.
 
-use super::figures::{megabits, milliseconds, percent, usage};
-use super::table::{Side, Table, clip};
-use crate::{LinkStatus, StatusSnapshot};
+use super::figures::{clock, megabits, milliseconds, percent, span, usage};
+use super::table::{Side, Table, clip, printable};
+use crate::{LinkState, LinkStatus, StatusSnapshot};
 
 /// The links and what moves over them, as text of at most `width` columns a line, ended with a line
 /// end.
@@ -27,8 +27,40 @@ pub fn render_links(snapshot: &StatusSnapshot, width: usize) -> String {
         let sum = format!("All links: up {up}, down {down}; gain {gain:.2}");
         lines.extend([String::new(), clip(&sum, width)]);
     }
+    let told = snapshot.links.iter().filter_map(told);
+    let mut told = told.map(|line| clip(&printable(&line), width)).peekable();
+    if told.peek().is_some() {
+        lines.push(String::new());
+        lines.extend(told);
+    }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Says why a link is of no use that its user may count on, and since when.
+fn told(link: &LinkStatus) -> Option<String> {
+    let is_told = !matches!(link.state, LinkState::Up | LinkState::Unused);
+    is_told.then(|| format!("{} is {}", link.name, link.told_state()))
+}
+
+impl LinkStatus {
+    /// The state in words, with its time and reason where they are known: `silent since 14:03:22.5
+    /// UTC (12s): no answer to what was sent over it`.
+    pub fn told_state(&self) -> String {
+        let since = self.told_since();
+        let since = since.map_or_else(String::new, |since| format!(" {since}"));
+        let reason = self.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        format!("{}{since}{reason}", self.state)
+    }
+
+    /// Since when the link is silent, or otherwise of no use: `since 14:03:22.5 UTC (12s)`.
+    pub(super) fn told_since(&self) -> Option<String> {
+        let is_told = !matches!(self.state, LinkState::Up | LinkState::Unused);
+        let since = self.since_unix_ms.filter(|_| is_told)?;
+        let age = self.state_age.map(|age| format!(" ({})", span(age)));
+        Some(format!("since {}{}", clock(since), age.unwrap_or_default()))
+    }
 }
 
 fn row(snapshot: &StatusSnapshot, link: &LinkStatus) -> [String; 9] {
@@ -54,7 +86,7 @@ mod tests {
     use hawser_types::Rate;
 
     use super::*;
-    use crate::{LinkAllowed, LinkState, LinkTraffic};
+    use crate::{LinkAllowed, LinkTraffic};
     use hawser_types::LinkUse;
 
     fn link(name: &str, megabits: u64) -> LinkStatus {
@@ -93,5 +125,21 @@ All links: up 0 bit/s, down 50.00 Mbit/s; gain 1.67
 ";
         let shown = render_links(&snapshot, 79);
         assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn a_link_of_no_use_is_told_of_with_its_time_and_reason() {
+        let mut dsl = link("dsl", 0);
+        dsl.state = LinkState::Silent;
+        dsl.reason = Some("no answer".to_owned());
+        dsl.since_unix_ms = Some(50_602_500);
+        dsl.state_age = Some(Duration::from_secs(12));
+        let snapshot = StatusSnapshot {
+            links: vec![dsl, link("wwan0", 20)],
+            ..StatusSnapshot::default()
+        };
+        let shown = render_links(&snapshot, 79);
+        let told = "\ndsl is silent since 14:03:22.5 UTC (12s): no answer\n";
+        assert!(shown.contains(told), "{shown}");
     }
 }

@@ -3,7 +3,9 @@
 use hawser_types::ByteCount;
 
 use super::connections::connections;
-use super::figures::{MIN_WIDTH, left_out, megabits, milliseconds, percent, size, span, usage};
+use super::figures::{
+    MIN_WIDTH, clock, left_out, megabits, milliseconds, percent, size, span, usage,
+};
 use super::table::{Side, Table, clip, printable};
 use crate::{
     LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, Transport, TransportStatus,
@@ -107,8 +109,14 @@ fn link_row(link: &LinkStatus) -> [String; 7] {
         megabits(link.traffic.up),
         megabits(link.traffic.down),
         link.allowed.as_ref().map(month).unwrap_or_default(),
-        link.reason.clone().unwrap_or_default(),
+        why(link),
     ]
+}
+
+/// Since when a link is of no use, and why it is as it is.
+fn why(link: &LinkStatus) -> String {
+    let parts = link.told_since().into_iter().chain(link.reason.clone());
+    parts.collect::<Vec<_>>().join(": ")
 }
 
 /// Returns the month's traffic of a link, with its allowance and cost.
@@ -152,7 +160,9 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
         "  up {}, down {}; sent {}, received {}",
         session.up, session.down, session.bytes_sent, session.bytes_received
     );
-    let mut lines = vec![clip(&printable(&title), width), clip(&moved, width)];
+    let mut lines = vec![clip(&printable(&title), width)];
+    lines.extend(interruption(session).map(|line| clip(&printable(&line), width)));
+    lines.push(clip(&moved, width));
     lines.extend(twice(session).map(|line| clip(&line, width)));
     lines.extend(transport(&session.transport).map(|line| clip(&printable(&line), width)));
     lines.extend(paths(&session.paths, width));
@@ -160,6 +170,13 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
     lines.extend(channels(&session.paths, width));
     lines.extend(streams(session, width));
     lines
+}
+
+/// Says since when no link answers, and why.
+fn interruption(session: &SessionStatus) -> Option<String> {
+    let since = clock(session.since_unix_ms?);
+    let reason = session.reason.as_deref().unwrap_or("unknown");
+    Some(format!("  interrupted since {since}: {reason}"))
 }
 
 fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {
@@ -406,6 +423,8 @@ mod tests {
                 addresses: vec![[192, 0, 2, 7].into()],
                 state: LinkState::Up,
                 reason: None,
+                since_unix_ms: None,
+                state_age: None,
                 allowed: Some(LinkAllowed {
                     up: LinkUse::Backup,
                     down: LinkUse::Prefer,

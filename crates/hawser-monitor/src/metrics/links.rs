@@ -27,6 +27,12 @@ pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
     for link in &links.list {
         state.put_state(&[link.label()], "state", LinkState::ALL, &link.status.state);
     }
+    let since = "Unix time since when a link is in its state; absent where it always was.";
+    let since = text.gauge("hawser_link_state_since_timestamp_seconds", since);
+    links.put(since, |link| {
+        let since = link.status.since_unix_ms? as f64 / 1e3;
+        Some(Value::Real(since))
+    });
     links.traffic(text);
     links.uses(text);
     links.month(text);

@@ -55,7 +55,7 @@ fn columns(width: u16) -> Vec<Column> {
     let bars = Constraint::Length(bars_width(width));
     let mut columns = vec![
         Column::left("LINK", Constraint::Fill(1)),
-        Column::left("STATE", Constraint::Length(8)),
+        Column::left("STATE", Constraint::Length(11)),
         Column::left("USE", Constraint::Length(6)),
         Column::right("UP", Constraint::Length(6)),
         Column::left("Mbit/s", bars),
@@ -74,7 +74,7 @@ fn columns(width: u16) -> Vec<Column> {
 
 /// Returns the width of the bars of one direction.
 fn bars_width(width: u16) -> u16 {
-    let fixed = if width >= WIDE { 100 } else { 58 };
+    let fixed = if width >= WIDE { 103 } else { 61 };
     (width.saturating_sub(fixed) / 2).clamp(1, 60)
 }
 
@@ -142,8 +142,8 @@ fn row(state: &State, link: &LinkStatus, tops: &Tops, bars: u16) -> Vec<Span<'st
 fn state_style(look: Look, state: LinkState) -> Style {
     match state {
         LinkState::Up => look.good(),
-        LinkState::Down => look.bad(),
-        LinkState::NoRoute => look.notable(),
+        LinkState::Down | LinkState::Silent => look.bad(),
+        LinkState::NoInternet => look.notable(),
         _ => Style::new(),
     }
 }
@@ -217,14 +217,10 @@ fn draw_title(state: &State, link: &LinkStatus, frame: &mut Frame<'_>, area: Rec
     let look = state.look;
     let rule = look.rule();
     let addresses: Vec<String> = link.addresses.iter().map(ToString::to_string).collect();
-    let reason = link
-        .reason
-        .as_ref()
-        .map_or(String::new(), |reason| format!(", {reason}"));
     let text = format!(
-        "{}, {}{reason}  {}",
+        "{}, {}  {}",
         link.name,
-        link.state,
+        link.told_state(),
         addresses.join(" ")
     );
     let text = format!("{rule}{rule} {} ", look.text(text.trim_end()));

@@ -21,8 +21,8 @@ use super::terminal::{Screen, listen};
 /// Shows on this process's terminal what the daemon is doing, and steers it, until the user quits
 /// or a signal ends it.
 ///
-/// The daemon is asked a few things once a second, one after the other. Fails when the terminal
-/// does.
+/// The daemon is asked a few things once a second, one after the other, and for its state twice.
+/// Fails when the terminal does.
 pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
     let mut ends = Ends::listen()?;
     // The process goes on after it was stopped.
@@ -31,6 +31,7 @@ pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
     let mut keys = listen();
     let mut state = State::new(look, screen.size()?);
     let mut second = ticks(SECOND);
+    let mut looks = ticks(LOOK);
     let mut pictures = ticks(PICTURE);
     let mut answer: Option<Answer<'_>> = None;
     let mut is_stale = true;
@@ -57,10 +58,15 @@ pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
             }
             outcome = arrival(&mut answer) => {
                 answer = None;
+                let before = state.link_states();
                 state.handle_answer(outcome);
-                is_stale = true;
+                is_stale = state.link_states() == before;
+                if !is_stale {
+                    screen.draw(&state)?;
+                }
             }
             _ = second.tick() => state.handle_second(),
+            _ = looks.tick() => state.handle_look(),
             _ = pictures.tick(), if is_stale => {
                 screen.draw(&state)?;
                 is_stale = false;
@@ -139,7 +145,9 @@ fn ticks(period: Duration) -> Interval {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Pictures are at least so far apart, unless a key was pressed.
+/// A link that falls silent is to be seen within a second.
+const LOOK: Duration = Duration::from_millis(500);
+/// Pictures are at least so far apart, unless a key was pressed or a link is in another state.
 const PICTURE: Duration = Duration::from_millis(500);
 /// By when a process that has asked to be stopped is.
 const STOP: Duration = Duration::from_millis(200);

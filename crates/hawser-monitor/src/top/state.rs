@@ -159,6 +159,19 @@ impl State {
         }
     }
 
+    /// It is time to look at the daemon's state, unless the last answers are still due.
+    pub(super) fn handle_look(&mut self) {
+        if self.asking.is_idle() {
+            self.asking.question(self.question_status());
+        }
+    }
+
+    /// The states of all links, by their order.
+    pub(super) fn link_states(&self) -> Vec<LinkState> {
+        let links = self.seen.status.iter().flat_map(|status| &status.links);
+        links.map(|link| link.state).collect()
+    }
+
     /// The next request, once the one before is answered.
     pub(super) fn poll_request(&mut self) -> Option<Request> {
         self.asking.poll_request()

@@ -51,6 +51,7 @@ pub(crate) fn link(name: &str, index: u32) -> LinkStatus {
         name: name.to_owned(),
         index: LinkIndex::new(index),
         state: LinkState::Up,
+        since_unix_ms: Some(1_795_330_800_500),
         traffic: LinkTraffic {
             up: Rate::from_bits_per_second(2_000_000),
             down: Rate::from_bits_per_second(8_000_000),

@@ -93,6 +93,7 @@ impl web::Daemon for Numbers {
                     up: vec![Rate::from_bits_per_second(8000)],
                     down: vec![Rate::from_bits_per_second(9000)],
                     rtt: vec![None],
+                    state: vec![Some(hawser_control::LinkState::Up)],
                 }],
                 ..HistoryReport::default()
             })),

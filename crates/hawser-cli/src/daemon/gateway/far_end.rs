@@ -138,6 +138,8 @@ impl Subject for GatewaySubject {
                     scheduler: session.session.scheduler.name(),
                     congestion: self.names.congestion.clone(),
                     addresses: session.addresses,
+                    is_with_gateway: false,
+                    problem: None,
                     transport_problem: None,
                     session: Some(session.session),
                 }

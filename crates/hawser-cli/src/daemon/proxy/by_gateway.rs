@@ -57,6 +57,8 @@ pub(crate) fn status(report: &GatewayReport) -> GatewayStatus {
     GatewayStatus {
         usage: report.usage.name().to_owned(),
         is_up: report.is_up,
+        unreachable_since_unix_ms: None,
+        reason: None,
         links: report.links as u64,
         placed: report.opened,
         open: report.open,

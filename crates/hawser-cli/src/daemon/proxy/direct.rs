@@ -106,6 +106,8 @@ pub(crate) fn status(director: &SharedDirector, over_peers: u64) -> ConnectionsS
         name: link.link.name.clone(),
         index: link.link.index,
         state: link.health.name().to_owned(),
+        silent: link.suspect_for,
+        unheard: link.unheard_for,
         up: link.up,
         down: link.down,
         up_confidence: link.confidence[0],

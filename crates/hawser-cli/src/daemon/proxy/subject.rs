@@ -103,10 +103,12 @@ impl ClientSubject {
         }
         View {
             id: name(client),
-            peer: match snapshot.problem {
+            peer: match &snapshot.problem {
                 Some(problem) => format!("{peer} ({problem})"),
                 None => peer.to_owned(),
             },
+            is_with_gateway: peer == self.peer,
+            problem: snapshot.problem,
             paths,
             scheduler: client.scheduler().name(),
             congestion: client.congestion().unwrap_or_default().to_owned(),

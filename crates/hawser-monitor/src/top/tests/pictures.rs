@@ -232,9 +232,9 @@ fn a_history_is_drawn_of_the_link_that_it_is_of() {
 const LINKS: &str = "\
 hawser 0.1.0 client, running for 1h 02m    up 1.00 down 79.0 Mbit/s  gain × 1.60
 [1 Links] 2 Traffic  3 Why  4 Events  5 Policy
-  LINK        STATE    USE        UP Mbit/s        DOWN Mbit/s      RTT ms SHARE
-> dsl         up       normal   1.00    ▁▂▃▄▅▆▇█   49.0    ▁▂▃▄▅▆▇█   20.3  62 %
-  lte         up       normal   0.00               30.0    ▁▂▂▃▄▄▅▅   20.3  38 %
+  LINK         STATE       USE        UP Mbit/s      DOWN Mbit/s    RTT ms SHARE
+> dsl          up          normal   1.00  ▁▂▃▄▅▆▇█   49.0  ▁▂▃▄▅▆▇█   20.3  62 %
+  lte          up          normal   0.00             30.0  ▁▂▂▃▄▄▅▅   20.3  38 %
 ── dsl, up  10.2.0.2 ───────────────────────────────────────────────────────────
 up     1.00 Mbit/s                                                            ▄█
        1.00 at most                                                         ▄███

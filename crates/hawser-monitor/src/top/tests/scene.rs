@@ -166,6 +166,8 @@ pub(super) fn link(name: &str, index: u32, up: u64, down: u64) -> LinkStatus {
         addresses: vec![format!("10.{index}.0.2").parse().unwrap()],
         state: LinkState::Up,
         reason: None,
+        since_unix_ms: None,
+        state_age: None,
         allowed: Some(LinkAllowed {
             up: LinkUse::Normal,
             down: LinkUse::Normal,
@@ -217,6 +219,7 @@ fn history(link: &LinkStatus) -> LinkHistory {
         rtt: (0..=8)
             .map(|step| (step > 2).then(|| Duration::from_millis(step)))
             .collect(),
+        state: vec![Some(link.state); 9],
     }
 }
 

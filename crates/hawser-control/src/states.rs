@@ -1,0 +1,290 @@
+//! The one state of links, sessions and the gateway, from all that a daemon knows of them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::{
+    ConnectionsStatus, GatewayStatus, LinkState, LinkStatus, PathStanding, PathState, PathStatus,
+    PlacingStatus, Role, SessionState, SessionStatus, StatusSnapshot,
+};
+
+/// Settles the states in snapshots of a daemon, so that whoever shows one decides nothing. It
+/// remembers since when what is so.
+///
+/// Evidence of a link, the strongest first: what the kernel says of the interface; signs of life
+/// and overdue ones, of sessions' paths and of connections over the link, of which the latest
+/// counts; then what is in the way of a gateway that other links reach. A silent link stays silent
+/// until it is heard: that the session over it was given up is no sign of life.
+#[derive(Debug, Default)]
+pub struct States {
+    links: BTreeMap<String, KnownLink>,
+    /// Since when sessions are interrupted.
+    sessions: BTreeMap<String, u64>,
+    gateway: KnownGateway,
+}
+
+#[derive(Debug)]
+struct KnownLink {
+    state: LinkState,
+    reason: Option<String>,
+    since: Option<u64>,
+    addresses: Vec<IpAddr>,
+}
+
+#[derive(Debug, Default)]
+struct KnownGateway {
+    /// Since when there is no session that answers.
+    missed_since: Option<u64>,
+    /// It was reached, so that it is missed at once.
+    was_reached: bool,
+}
+
+/// The state of a link by what is known of it now.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdict {
+    state: LinkState,
+    reason: Option<String>,
+    /// Time since the last sign of life: of a silent link the one that it is silent since, else
+    /// what connections over it have heard.
+    heard: Option<Duration>,
+}
+
+impl States {
+    /// Settles the states of links, of sessions and of the gateway, at so many milliseconds since
+    /// 1970-01-01 00:00 UTC. A client's snapshot has to list all sessions.
+    pub fn settle(&mut self, now_unix_ms: u64, seen: &mut StatusSnapshot) {
+        for session in &mut seen.sessions {
+            self.settle_session(now_unix_ms, session);
+        }
+        if seen.sessions.len() as u64 >= seen.session_count {
+            let sessions = &seen.sessions;
+            self.sessions
+                .retain(|id, _| sessions.iter().any(|session| session.id == *id));
+        }
+        // A gateway's paths have the numbers of its clients' links.
+        let own = match seen.role {
+            Role::Client => &seen.sessions[..],
+            _ => &[],
+        };
+        for link in &mut seen.links {
+            let verdict = judge(link, own, placing(seen.connections.as_ref(), link));
+            self.settle_link(now_unix_ms, link, verdict, own);
+        }
+        let links = &seen.links;
+        self.links
+            .retain(|name, _| links.iter().any(|link| link.name == *name));
+        let gateway = seen.connections.as_mut().and_then(|it| it.gateway.as_mut());
+        let session = own.iter().find(|session| session.is_with_gateway);
+        if let (Some(gateway), Some(session)) = (gateway, session) {
+            self.gateway.settle(now_unix_ms, gateway, session);
+        }
+    }
+
+    fn settle_link(
+        &mut self,
+        now: u64,
+        link: &mut LinkStatus,
+        mut verdict: Verdict,
+        sessions: &[SessionStatus],
+    ) {
+        let begun = |ago: Option<Duration>| now.saturating_sub(ago.map_or(0, milliseconds));
+        let known = self.links.get(&link.name);
+        let known = known.filter(|known| known.addresses == link.addresses);
+        if let Some(known) = known.filter(|known| known.state == LinkState::Silent)
+            && matches!(verdict.state, LinkState::Up | LinkState::NoInternet)
+            && !paths_of(link, sessions).any(|path| path.state == PathState::Up)
+            && verdict
+                .heard
+                .is_none_or(|heard| Some(begun(Some(heard))) <= known.since)
+        {
+            (verdict.state, verdict.reason) = (LinkState::Silent, known.reason.clone());
+        }
+        let since = match known {
+            Some(known) if known.state == verdict.state => known.since,
+            // So it was when the daemon started.
+            None if verdict.state != LinkState::Silent && !self.links.contains_key(&link.name) => {
+                None
+            }
+            _ if verdict.state == LinkState::Silent => Some(begun(verdict.heard)),
+            _ => Some(now),
+        };
+        link.state = verdict.state;
+        link.reason = verdict.reason;
+        link.since_unix_ms = since;
+        link.state_age = since.map(|at| Duration::from_millis(now.saturating_sub(at)));
+        let known = KnownLink {
+            state: link.state,
+            reason: link.reason.clone(),
+            since,
+            addresses: link.addresses.clone(),
+        };
+        self.links.insert(link.name.clone(), known);
+    }
+
+    fn settle_session(&mut self, now: u64, session: &mut SessionStatus) {
+        let silent = session.paths.iter().filter_map(|path| path.silent).min();
+        let is_silent = silent.is_some_and(|silent| silent >= LEAST_SILENCE)
+            && !session.paths.iter().any(|path| path.state == PathState::Up);
+        if session.state == SessionState::Established && is_silent {
+            session.state = SessionState::Interrupted;
+        }
+        if session.state != SessionState::Interrupted {
+            self.sessions.remove(&session.id);
+            return;
+        }
+        let begun = now.saturating_sub(silent.map_or(0, milliseconds));
+        let since = *self.sessions.entry(session.id.clone()).or_insert(begun);
+        session.since_unix_ms = Some(since);
+        let reasons = session.paths.iter().map(|path| {
+            let why = path.reason.as_deref().unwrap_or("no connection");
+            format!("{}: {why}", path.link)
+        });
+        session.reason = Some(match session.paths.is_empty() {
+            true => "no link is up that may be used".to_owned(),
+            false => reasons.collect::<Vec<_>>().join("; "),
+        });
+    }
+}
+
+impl KnownGateway {
+    fn settle(&mut self, now: u64, gateway: &mut GatewayStatus, session: &SessionStatus) {
+        gateway.is_up = session.state == SessionState::Established;
+        if matches!(
+            session.state,
+            SessionState::Established | SessionState::Closing
+        ) {
+            *self = Self {
+                missed_since: None,
+                was_reached: true,
+            };
+            return;
+        }
+        let since = *self
+            .missed_since
+            .get_or_insert(session.since_unix_ms.unwrap_or(now));
+        // The first connection takes a moment, and that it is not there yet is no news.
+        let waited = Duration::from_millis(now.saturating_sub(since));
+        if self.was_reached || waited >= GATEWAY_PATIENCE {
+            gateway.unreachable_since_unix_ms = Some(since);
+            let reason = session.reason.as_deref().unwrap_or("it does not answer");
+            gateway.reason = Some(reason.to_owned());
+        }
+    }
+}
+
+/// Returns the state of a link: `link.state` is the kernel's word, `sessions` are those over links
+/// of this machine, and `placing` tells of connections over this one.
+fn judge(
+    link: &LinkStatus,
+    sessions: &[SessionStatus],
+    placing: Option<&PlacingStatus>,
+) -> Verdict {
+    let by_connections = placing.and_then(|placing| placing.unheard);
+    let verdict = |state, reason: Option<&str>| Verdict {
+        state,
+        reason: reason.map(str::to_owned),
+        heard: by_connections,
+    };
+    if matches!(link.state, LinkState::Down | LinkState::Unused) {
+        return verdict(link.state, link.reason.as_deref());
+    }
+    let paths = || paths_of(link, sessions);
+    let heard = paths().filter_map(|path| path.unheard);
+    let heard = heard.chain(by_connections).min();
+    let telling = sessions.iter().filter(|session| tells_of_links(session));
+    let of_paths = telling
+        .flat_map(|session| &session.paths)
+        .filter(|path| path.index == link.index && path.state != PathState::Up)
+        .filter_map(|path| Some((path.silent?, NO_ANSWER)));
+    let of_connections = placing.filter(|placing| placing.state == "suspect");
+    let of_connections = of_connections.and_then(|it| Some((it.silent?, UNANSWERED)));
+    let overdue = of_paths
+        .chain(of_connections)
+        .filter(|(silent, _)| *silent >= LEAST_SILENCE)
+        .filter(|(silent, _)| heard.is_none_or(|heard| *silent <= heard));
+    if let Some((silent, reason)) = overdue.min() {
+        return Verdict {
+            heard: Some(silent),
+            ..verdict(LinkState::Silent, Some(reason))
+        };
+    }
+    let is_alive = paths().any(|path| path.state == PathState::Up);
+    let portal = placing.filter(|placing| placing.state == "portal");
+    let portal = portal.map(|_| PORTAL);
+    if portal.is_some() && !is_alive {
+        return verdict(LinkState::NoInternet, portal);
+    }
+    let dead = paths().find(|path| path.state == PathState::Dead);
+    let dead = dead.and_then(|path| path.reason.as_deref());
+    if is_alive {
+        let lesser = paths().find(|path| is_lesser(path));
+        let lesser = lesser.and_then(|path| path.reason.as_deref());
+        return verdict(LinkState::Up, portal.or(lesser));
+    }
+    let heard_lately = by_connections.filter(|heard| *heard < LATELY);
+    if dead.is_some() && heard_lately.is_none() && is_reached_otherwise(link, sessions) {
+        return verdict(LinkState::NoInternet, dead);
+    }
+    verdict(link.state, link.reason.as_deref().or(dead))
+}
+
+/// True if silence in a session tells of links. A peer that answers over none has gone itself.
+fn tells_of_links(session: &SessionStatus) -> bool {
+    let mut paths = session.paths.iter();
+    session.is_with_gateway || paths.any(|path| path.state == PathState::Up)
+}
+
+/// True if a session answers over other links and has no connection over this one.
+fn is_reached_otherwise(link: &LinkStatus, sessions: &[SessionStatus]) -> bool {
+    let is_up = |path: &PathStatus| path.state == PathState::Up;
+    let has_dead = |session: &&SessionStatus| {
+        let mut own = session.paths.iter().filter(|it| it.index == link.index);
+        own.any(|path| path.state == PathState::Dead)
+    };
+    let mut having = sessions.iter().filter(has_dead);
+    having.any(|session| session.paths.iter().any(is_up))
+}
+
+/// Data is kept from the path.
+fn is_lesser(path: &PathStatus) -> bool {
+    matches!(
+        path.standing,
+        PathStanding::Excluded | PathStanding::Probing
+    )
+}
+
+fn paths_of<'a>(
+    link: &LinkStatus,
+    sessions: &'a [SessionStatus],
+) -> impl Iterator<Item = &'a PathStatus> {
+    let index = link.index;
+    let paths = sessions.iter().flat_map(|session| &session.paths);
+    paths.filter(move |path| path.index == index)
+}
+
+fn placing<'a>(
+    connections: Option<&'a ConnectionsStatus>,
+    link: &LinkStatus,
+) -> Option<&'a PlacingStatus> {
+    let mut links = connections.map_or(&[][..], |it| &it.links).iter();
+    links.find(|placing| placing.index == link.index)
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The data path avoids a link sooner. A shorter silence is nothing to tell people: cellular links
+/// fall silent for as long without any fault.
+const LEAST_SILENCE: Duration = Duration::from_millis(400);
+/// As long as the log waits.
+const GATEWAY_PATIENCE: Duration = Duration::from_secs(3);
+/// What connections heard so lately shows that the gateway is at fault, not the link.
+const LATELY: Duration = Duration::from_secs(30);
+const NO_ANSWER: &str = "no answer to what was sent over it";
+const UNANSWERED: &str = "connections over it are not answered where others are";
+const PORTAL: &str = "another host answers in the name of destinations: a captive portal";
+
+#[cfg(test)]
+mod tests;
