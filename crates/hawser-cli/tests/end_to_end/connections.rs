@@ -23,7 +23,9 @@ fn a_silent_link_costs_only_what_was_on_it() {
         "connections::a_silent_link_costs_only_what_was_on_it",
         || {
             // What would come back over dsl goes nowhere any more.
-            cut(|neighbour| neighbour.ip("route add blackhole 10.1.0.2/32"));
+            cut("silent", |neighbour| {
+                neighbour.ip("route add blackhole 10.1.0.2/32")
+            });
         },
     );
 }
@@ -33,7 +35,7 @@ fn a_link_without_a_carrier_costs_only_what_was_on_it() {
     in_namespace(
         "connections::a_link_without_a_carrier_costs_only_what_was_on_it",
         || {
-            cut(|neighbour| neighbour.ip("link set dsl down"));
+            cut("down", |neighbour| neighbour.ip("link set dsl down"));
         },
     );
 }
@@ -151,6 +153,8 @@ fn a_captive_portal_is_left_out_and_links_are_measured_before_they_are_used() {
             let status = status(&place);
             assert_eq!(of_link(&status, "lte")["placed"], 20, "{status}");
             assert_eq!(of_link(&status, "lte")["state"], "sound", "{status}");
+            assert_eq!(state(&place, "dsl"), "no-internet");
+            assert_eq!(state(&place, "lte"), "up");
             daemon.end();
         },
     );
@@ -241,7 +245,7 @@ fn sent_again() -> u64 {
 }
 
 /// A link is lost with 200 connections open and a hundred new ones a second.
-fn cut(cut: impl FnOnce(&Neighbour)) {
+fn cut(state_after: &'static str, cut: impl FnOnce(&Neighbour)) {
     let (place, neighbour) = (Place::new(), two_links());
     serve_echo(&neighbour);
     let daemon = place.start("client", &["up", "--listen", "127.0.0.1:0"]);
@@ -274,6 +278,8 @@ fn cut(cut: impl FnOnce(&Neighbour)) {
         assert_eq!(later, 200, "{}", daemon.log());
         let after = status(&place);
         assert_eq!(after["moved_over"].as_u64(), moved_over, "{after}");
+        assert_eq!(state(&place, "dsl"), state_after);
+        assert_eq!(state(&place, "lte"), "up");
 
         let mut echoing = JoinSet::new();
         for mut stream in old {
@@ -419,6 +425,12 @@ async fn echo(stream: &mut TcpStream) -> io::Result<()> {
 
 fn status(place: &Place) -> Value {
     place.status("client").unwrap()["connections"].clone()
+}
+
+/// The state of a link, from all that is known of it.
+fn state(place: &Place, link: &str) -> String {
+    let status = place.status("client").unwrap();
+    of_link(&status, link)["state"].as_str().unwrap().to_owned()
 }
 
 fn of_link<'a>(status: &'a Value, name: &str) -> &'a Value {

@@ -180,13 +180,13 @@ fn who_matters(place: &Place) -> String {
 }
 
 /// `hawser events --follow --json`.
-struct Follower {
+pub(super) struct Follower {
     child: Child,
     out: std::path::PathBuf,
 }
 
 impl Follower {
-    fn start(place: &Place) -> Self {
+    pub(super) fn start(place: &Place) -> Self {
         let out = place.path("events");
         let mut command = place.hawser("client", &["events", "--follow", "--json"]);
         let child = command
@@ -198,14 +198,14 @@ impl Follower {
     }
 
     /// What it has said so far.
-    fn told(&self) -> Vec<Value> {
+    pub(super) fn told(&self) -> Vec<Value> {
         let text = read(&self.out);
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
         let lines = whole.lines().map(serde_json::from_str);
         lines.collect::<Result<_, _>>().unwrap()
     }
 
-    fn has_told(&self, event: &str, which: impl Fn(&Value) -> bool) -> bool {
+    pub(super) fn has_told(&self, event: &str, which: impl Fn(&Value) -> bool) -> bool {
         let told = self.told();
         told.iter().any(|it| it["event"] == event && which(it))
     }
@@ -229,14 +229,14 @@ impl Drop for Follower {
 }
 
 /// What `hawser COMMAND --json` says of the client.
-fn json(place: &Place, command: &str) -> Value {
+pub(super) fn json(place: &Place, command: &str) -> Value {
     let ended = place.run("client", &[command, "--json"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     serde_json::from_str(&ended.out).unwrap()
 }
 
 /// What the client answers at its control socket.
-fn ask(place: &Place, request: &str) -> Value {
+pub(super) fn ask(place: &Place, request: &str) -> Value {
     let mut socket = UnixStream::connect(place.path("client/control.sock")).unwrap();
     writeln!(socket, "{request}").unwrap();
     let mut line = String::new();
@@ -244,7 +244,7 @@ fn ask(place: &Place, request: &str) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-fn of_link<'a>(links: &'a Value, name: &str) -> &'a Value {
+pub(super) fn of_link<'a>(links: &'a Value, name: &str) -> &'a Value {
     let mut links = links.as_array().unwrap().iter();
     links.find(|link| link["name"] == name).unwrap()
 }

@@ -13,6 +13,7 @@ mod files;
 mod gateway;
 mod lan;
 mod ledger;
+mod link_state;
 mod manual;
 mod names;
 mod origin;

@@ -13,15 +13,15 @@ use super::origin;
 use super::program::{Daemon, Place, read, until};
 
 /// Two links to a router, where a gateway and a name server run.
-struct Net {
-    place: Place,
-    router: Neighbour,
+pub(super) struct Net {
+    pub(super) place: Place,
+    pub(super) router: Neighbour,
     /// Ended before its namespace.
     _server: NameServer,
 }
 
 impl Net {
-    fn new(test: &str) -> Self {
+    pub(super) fn new(test: &str) -> Self {
         let router = Neighbour::start();
         ip("link set lo up");
         router.ip("link set lo up");
@@ -42,7 +42,7 @@ impl Net {
     }
 
     /// What goes by this link is lost from now on, either way. It keeps its carrier and its routes.
-    fn set_silent(&self, link: &str) {
+    pub(super) fn set_silent(&self, link: &str) {
         let net = if link == "dsl" { 1 } else { 2 };
         // A neighbour's address that nobody has.
         let nobody = format!("lladdr 02:00:00:00:00:ff nud permanent dev {link}");
@@ -51,8 +51,16 @@ impl Net {
             .ip(&format!("neighbour replace 10.{net}.0.2 {nobody}"));
     }
 
+    /// Ends that.
+    pub(super) fn set_heard(&self, link: &str) {
+        let net = if link == "dsl" { 1 } else { 2 };
+        ip(&format!("neighbour del 10.{net}.0.1 dev {link}"));
+        self.router
+            .ip(&format!("neighbour del 10.{net}.0.2 dev {link}"));
+    }
+
     /// A gateway that advertises its name; `asks`: its system asks the name server.
-    fn gateway(&self, asks: bool) -> Daemon {
+    pub(super) fn gateway(&self, asks: bool) -> Daemon {
         let invite = self.place.path("invite");
         let mut serve = match asks {
             true => {
@@ -64,6 +72,7 @@ impl Net {
         };
         serve.arg("--state").arg(self.place.path("gateway"));
         serve.args(["serve", "--listen", &format!("{GATEWAY}:7443")]);
+        serve.args(["--allow-destination", &format!("{SERVER}/32")]);
         serve.args(["--advertise", "gw.example.org", "--invite-file"]);
         serve.arg(&invite);
         let gateway = self.place.launch_command("gateway", serve);
@@ -72,7 +81,7 @@ impl Net {
     }
 
     /// `hawser up`, whose system asks the name server over the first link.
-    fn up(&self, arguments: &[&str]) -> Daemon {
+    pub(super) fn up(&self, arguments: &[&str]) -> Daemon {
         let mut up = Command::new("unshare");
         self.cover(&mut up);
         up.arg("--state").arg(self.place.path("client"));
@@ -105,7 +114,7 @@ impl Net {
         is_up.then(|| session["id"].to_string())
     }
 
-    fn until_complete(&self, client: &Daemon) {
+    pub(super) fn until_complete(&self, client: &Daemon) {
         let is_complete = || {
             let status = self.place.status("client").unwrap_or_default();
             let paths = status["sessions"][0]["paths"].as_array().cloned();
@@ -153,7 +162,7 @@ fn with_either_silent(test: &str, body: impl Fn(&Net, &str)) {
     });
 }
 
-fn has_mounts() -> bool {
+pub(super) fn has_mounts() -> bool {
     let tried = Command::new("unshare")
         .args(["--mount", "--", "true"])
         .status();

@@ -138,13 +138,13 @@ fn a_download_over_two_links_is_seen() {
 }
 
 /// A terminal of 80 columns and 24 lines with a shell.
-struct Pane {
+pub(super) struct Pane {
     socket: PathBuf,
 }
 
 impl Pane {
     /// None, and says so, where there is no tmux.
-    fn open(place: &Place, test: &str) -> Option<Self> {
+    pub(super) fn open(place: &Place, test: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             hawser_skip::skip(&format!("end_to_end::{test}"), "no tmux here");
             return None;
@@ -188,13 +188,13 @@ impl Pane {
     }
 
     /// Types a line for the shell.
-    fn line(&self, text: &str) {
+    pub(super) fn line(&self, text: &str) {
         self.tmux(&["send-keys", "-l", text]);
         self.keys(&["Enter"]);
     }
 
     /// What is on the terminal.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }
 
@@ -253,6 +253,6 @@ fn download(up: &Daemon, place: &Place) -> std::process::Child {
 }
 
 const UP: [&str; 3] = ["up", "--listen", "127.0.0.1:0"];
-const TOP: &str = "\"$HAWSER\" --state \"$STATE\" top";
+pub(super) const TOP: &str = "\"$HAWSER\" --state \"$STATE\" top";
 /// So many seconds of a link's history are to be seen.
 const BARS: usize = 8;
