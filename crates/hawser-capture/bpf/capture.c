@@ -45,6 +45,8 @@ HASH(PEERS, struct peer_key, __u32, 4096);
 HASH(FLOWS, __u64, struct flow, 65536);
 HASH(REMAINING, __u64, struct remaining, 65536);
 HASH(ORIGINS, struct origin_key, struct origin, 65536);
+HASH(NAME_SERVERS, struct name_server, __u32, 256);
+HASH(NAME_PORTS, struct name_port, struct name_server, 256);
 TABLE(COUNTS, BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, COUNTERS, 0);
 TABLE(COSTS, BPF_MAP_TYPE_PERCPU_ARRAY, 4, sizeof(struct costs), 1, 0);
 TABLE(EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 20, 0);
@@ -56,6 +58,8 @@ TABLE(EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 20, 0);
 #define SOL_IP 0
 #define SOL_IPV6 41
 #define DNS_PORT 53
+#define LOOPBACK bpf_htonl(0x7f000001)
+#define MAPPED bpf_htonl(0xffff)
 #define IPV6_HEADER 40
 #define UDP_HEADER 8
 #define MAX_DEPTH 12 /* of control groups that rules look at */
@@ -173,6 +177,7 @@ struct connection {
 	struct flow flow;
 	__u64 cookie;
 	__u32 ipv4; /* its packets are IPv4 */
+	__u32 stub; /* the daemon's port on loopback for the name server that it is for; 0: none */
 };
 
 static __always_inline __u64 found(const __u64 *mask, __u64 otherwise)
@@ -353,7 +358,7 @@ static __always_inline void expect(const struct settings *settings, struct conne
 	flow->demand = known ? *known : settings->demand[flow->class & (CLASSES - 1)];
 }
 
-enum way { AS_IT_IS, BOUND, REDIRECTED, REFUSED };
+enum way { AS_IT_IS, BOUND, REDIRECTED, REFUSED, TO_STUB };
 
 static __always_inline enum way redirect(struct connection *c)
 {
@@ -425,6 +430,8 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	c->flow.any_link = verdict.links >> 31;
 	there = c->ipv4 ? links->ipv4 : links->ipv6;
 	avoid = avoided(links, loads, verdict.avoid);
+	if (c->stub && !verdict.sets_links)
+		return TO_STUB;
 	/* A session uses every link. So a connection whose rules select or avoid links is bound to
 	 * one link here. If no link is usable, it is redirected, and the daemon handles it. */
 	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
@@ -481,6 +488,33 @@ static __always_inline __u32 dscp_of(struct bpf_sock_addr *ctx)
 	return tos >> 2 & 63;
 }
 
+/* systemd-resolved asks each link's servers over that link, by an option (IP_UNICAST_IF) that does
+ * not show here. What it asks is left alone. */
+static __always_inline int is_resolved(void)
+{
+	static const char name[COMM_LENGTH] = "systemd-resolve";
+	char program[COMM_LENGTH] = {};
+
+	bpf_get_current_comm(program, COMM_LENGTH);
+	ROLLED for (int i = 0; i < COMM_LENGTH; i++)
+		if (program[i] != name[i])
+			return 0;
+	return 1;
+}
+
+/* Returns the daemon's port that answers for a name server of this machine; 0 if there is none. */
+static __always_inline __u32 stub_for(const __u32 *remote, __u32 port)
+{
+	struct name_server server;
+	const __u32 *stub;
+
+	if (port != DNS_PORT)
+		return 0;
+	__builtin_memcpy(server.address, remote, 16);
+	stub = bpf_map_lookup_elem(&NAME_SERVERS, &server);
+	return stub && !is_resolved() ? *stub : 0;
+}
+
 static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connection *c,
 					int has_address)
 {
@@ -502,16 +536,37 @@ static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connec
 	c->flow.port = bpf_ntohs(ctx->user_port);
 	if (is_taken(ctx, c, has_address))
 		return AS_IT_IS;
+	c->stub = stub_for((const __u32 *)c->flow.remote, c->flow.port);
 	to.bits = 128;
 	__builtin_memcpy(to.address, c->flow.remote, 16);
 	if (found(bpf_map_lookup_elem(&LOCAL, &to), 0))
-		return AS_IT_IS;
+		return c->stub ? TO_STUB : AS_IT_IS;
 	c->flow.user = bpf_get_current_uid_gid();
 	c->flow.cgroup = bpf_get_current_cgroup_id();
 	c->flow.began = bpf_ktime_get_ns();
 	bpf_get_current_comm(c->flow.program, COMM_LENGTH);
 	c->flow.dscp = dscp_of(ctx);
 	return place(ctx, c, settings);
+}
+
+/* Tells whether the application has given its socket an address. A socket that has asked the stub
+ * for names has the loopback address, and may ask again. */
+static __always_inline int is_own4(__u32 address, __u32 port)
+{
+	return address && !(address == LOOPBACK && port == bpf_htons(DNS_PORT));
+}
+
+static __always_inline int is_own6(const struct bpf_sock *sk, __u32 port)
+{
+	__u32 first = sk->src_ip6[0] | sk->src_ip6[1], third = sk->src_ip6[2];
+	__u32 last = sk->src_ip6[3];
+
+	/* A socket bound to the mapped unspecified address is bound to no address. */
+	if (!first && !last && (!third || third == MAPPED))
+		return 0;
+	if (first || port != bpf_htons(DNS_PORT))
+		return 1;
+	return !(third == MAPPED && last == LOOPBACK) && !(!third && last == bpf_htonl(1));
 }
 
 SEC("cgroup/connect4")
@@ -524,8 +579,12 @@ int connect4(struct bpf_sock_addr *ctx)
 
 	remote[2] = bpf_htonl(0xffff);
 	remote[3] = ctx->user_ip4;
-	way = capture(ctx, &c, ctx->sk && ctx->sk->src_ip4);
+	way = capture(ctx, &c, ctx->sk && is_own4(ctx->sk->src_ip4, ctx->user_port));
 	settings = single(&SETTINGS);
+	if (way == TO_STUB) {
+		ctx->user_ip4 = LOOPBACK;
+		ctx->user_port = bpf_htons(c.stub);
+	}
 	if (way == REDIRECTED && settings) {
 		ctx->user_ip4 = settings->redirect4;
 		ctx->user_port = bpf_htons(settings->redirect4_port);
@@ -540,20 +599,21 @@ int connect6(struct bpf_sock_addr *ctx)
 	__u32 *remote = (__u32 *)c.flow.remote;
 	struct bpf_sock *sk = ctx->sk;
 	struct settings *settings;
-	int has_address = 0;
 	enum way way;
 
 	remote[0] = ctx->user_ip6[0];
 	remote[1] = ctx->user_ip6[1];
 	remote[2] = ctx->user_ip6[2];
 	remote[3] = ctx->user_ip6[3];
-	c.ipv4 = !remote[0] && !remote[1] && remote[2] == bpf_htonl(0xffff);
-	/* A socket bound to the mapped unspecified address is bound to no address. */
-	if (sk)
-		has_address = sk->src_ip6[0] || sk->src_ip6[1] || sk->src_ip6[3] ||
-			      (sk->src_ip6[2] && sk->src_ip6[2] != bpf_htonl(0xffff));
-	way = capture(ctx, &c, has_address);
+	c.ipv4 = !remote[0] && !remote[1] && remote[2] == MAPPED;
+	way = capture(ctx, &c, sk && is_own6(sk, ctx->user_port));
 	settings = single(&SETTINGS);
+	if (way == TO_STUB) {
+		ctx->user_ip6[3] = c.ipv4 ? LOOPBACK : bpf_htonl(1);
+		if (!c.ipv4)
+			ctx->user_ip6[0] = ctx->user_ip6[1] = ctx->user_ip6[2] = 0;
+		ctx->user_port = bpf_htons(c.stub);
+	}
 	if (way == REDIRECTED && settings) {
 		if (c.ipv4) {
 			ctx->user_ip6[3] = settings->redirect4;
@@ -576,6 +636,55 @@ static __always_inline struct flow *redirected(struct bpf_sock_addr *ctx)
 	return flow && flow->redirected ? flow : 0;
 }
 
+/* Returns the name server that the daemon's port on loopback answers for, if it is such a port. */
+static __always_inline const struct name_server *server_at(struct bpf_sock_addr *ctx, __u32 ipv6)
+{
+	struct name_port key = { .port = bpf_ntohs(ctx->user_port), .ipv6 = ipv6 };
+	struct settings *settings = single(&SETTINGS);
+
+	if (!settings || bpf_get_netns_cookie(ctx) != settings->netns)
+		return 0;
+	return bpf_map_lookup_elem(&NAME_PORTS, &key);
+}
+
+/* Puts that server in place of the port. */
+static __always_inline void show_server4(struct bpf_sock_addr *ctx)
+{
+	const struct name_server *server;
+
+	if (ctx->user_ip4 != LOOPBACK)
+		return;
+	server = server_at(ctx, 0);
+	if (server) {
+		ctx->user_ip4 = ((const __u32 *)server->address)[3];
+		ctx->user_port = bpf_htons(DNS_PORT);
+	}
+}
+
+static __always_inline void show_server6(struct bpf_sock_addr *ctx)
+{
+	__u32 third = ctx->user_ip6[2], last = ctx->user_ip6[3];
+	const struct name_server *server;
+	const __u32 *address;
+
+	if (ctx->user_ip6[0] || ctx->user_ip6[1])
+		return;
+	if (third == MAPPED && last == LOOPBACK)
+		server = server_at(ctx, 0);
+	else if (!third && last == bpf_htonl(1))
+		server = server_at(ctx, 1);
+	else
+		return;
+	if (!server)
+		return;
+	address = (const __u32 *)server->address;
+	ctx->user_ip6[0] = address[0];
+	ctx->user_ip6[1] = address[1];
+	ctx->user_ip6[2] = address[2];
+	ctx->user_ip6[3] = address[3];
+	ctx->user_port = bpf_htons(DNS_PORT);
+}
+
 SEC("cgroup/getpeername4")
 int getpeername4(struct bpf_sock_addr *ctx)
 {
@@ -583,6 +692,8 @@ int getpeername4(struct bpf_sock_addr *ctx)
 	if (flow) {
 		ctx->user_ip4 = ((__u32 *)flow->remote)[3];
 		ctx->user_port = bpf_htons(flow->port);
+	} else {
+		show_server4(ctx);
 	}
 	return ALLOW;
 }
@@ -598,7 +709,74 @@ int getpeername6(struct bpf_sock_addr *ctx)
 		ctx->user_ip6[2] = remote[2];
 		ctx->user_ip6[3] = remote[3];
 		ctx->user_port = bpf_htons(flow->port);
+	} else {
+		show_server6(ctx);
 	}
+	return ALLOW;
+}
+
+/* Datagrams of sockets that are not connected. What these send elsewhere is not captured. */
+static __always_inline __u32 stub_for_datagram(struct bpf_sock_addr *ctx, const __u32 *remote)
+{
+	struct settings *settings = single(&SETTINGS);
+
+	if (!settings || bpf_get_netns_cookie(ctx) != settings->netns ||
+	    settings->process == bpf_get_current_pid_tgid() >> 32)
+		return 0;
+	return stub_for(remote, DNS_PORT);
+}
+
+SEC("cgroup/sendmsg4")
+int sendmsg4(struct bpf_sock_addr *ctx)
+{
+	__u32 remote[4] = { 0, 0, MAPPED, ctx->user_ip4 }, stub;
+	struct bpf_sock *sk = ctx->sk;
+
+	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if ||
+	    is_own4(sk->src_ip4, ctx->user_port))
+		return ALLOW;
+	stub = stub_for_datagram(ctx, remote);
+	if (stub) {
+		ctx->user_ip4 = LOOPBACK;
+		ctx->user_port = bpf_htons(stub);
+	}
+	return ALLOW;
+}
+
+SEC("cgroup/sendmsg6")
+int sendmsg6(struct bpf_sock_addr *ctx)
+{
+	__u32 remote[4], stub;
+	struct bpf_sock *sk = ctx->sk;
+
+	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if ||
+	    is_own6(sk, ctx->user_port))
+		return ALLOW;
+	remote[0] = ctx->user_ip6[0];
+	remote[1] = ctx->user_ip6[1];
+	remote[2] = ctx->user_ip6[2];
+	remote[3] = ctx->user_ip6[3];
+	stub = stub_for_datagram(ctx, remote);
+	if (stub) {
+		ctx->user_ip6[0] = ctx->user_ip6[1] = ctx->user_ip6[2] = 0;
+		ctx->user_ip6[3] = bpf_htonl(1);
+		ctx->user_port = bpf_htons(stub);
+	}
+	return ALLOW;
+}
+
+/* The program hears an answer of the stub from the server that it has asked. */
+SEC("cgroup/recvmsg4")
+int recvmsg4(struct bpf_sock_addr *ctx)
+{
+	show_server4(ctx);
+	return ALLOW;
+}
+
+SEC("cgroup/recvmsg6")
+int recvmsg6(struct bpf_sock_addr *ctx)
+{
+	show_server6(ctx);
 	return ALLOW;
 }
 

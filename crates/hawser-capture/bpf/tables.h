@@ -221,6 +221,16 @@ struct peer_key {
 	__u32 port; /* 0: any */
 };
 
+/* A name server of this machine, for which a port of the daemon's on loopback answers. */
+struct name_server {
+	__u8 address[16];
+};
+
+struct name_port {
+	__u16 port;
+	__u16 ipv6;
+};
+
 #define EVENT_CONNECTED 0u
 #define EVENT_ENDED 1u
 #define EVENT_REFUSED 2u

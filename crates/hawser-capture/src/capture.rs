@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::seen::FlowState;
 use crate::settings::policy_number;
 use crate::sys::Ring;
 use crate::tables::{
-    self, DemandKey, DemandRow, FlowRow, LinkRow, Links, Loads, MAX_LINKS, PeerKey, RemainingRow,
-    SettingsRow,
+    self, DemandKey, DemandRow, FlowRow, LinkRow, Links, Loads, MAX_LINKS, NamePort, NameServerRow,
+    PeerKey, RemainingRow, SettingsRow,
 };
 use crate::{
     Bytes, CaptureError, Connection, Events, LinkEntry, OriginTable, Origins, Settings, Unruled,
@@ -59,6 +59,8 @@ pub(crate) struct Tables {
     local: LpmTrie<MapData, [u8; 16], u64>,
     demands: HashMap<MapData, DemandKey, DemandRow>,
     peers: HashMap<MapData, PeerKey, u32>,
+    name_servers: HashMap<MapData, NameServerRow, u32>,
+    name_ports: HashMap<MapData, NamePort, NameServerRow>,
     counts: PerCpuArray<MapData, u64>,
 }
 
@@ -229,6 +231,28 @@ impl Capture {
         )
     }
 
+    /// Sets the name servers for which ports of this process answer, on the loopback address of
+    /// each server's family: what programs send to port 53 of these servers, over UDP and TCP,
+    /// comes to these ports, and programs hear the answers from the servers. Not so for sockets
+    /// that the program has bound to an address or a device, for connections that rules give links,
+    /// and for systemd-resolved. Replaces the earlier set.
+    pub fn set_name_servers(&mut self, servers: &[(IpAddr, u16)]) -> Result<(), CaptureError> {
+        let row = |server: &IpAddr| NameServerRow {
+            address: tables::mapped(*server),
+        };
+        let key = |(server, port): &(IpAddr, u16)| NamePort {
+            port: *port,
+            ipv6: server.is_ipv6().into(),
+        };
+        // First the way back, without which programs would not believe the answers.
+        let ports = servers.iter().map(|it| (key(it), row(&it.0)));
+        replace(&mut self.tables.name_ports, ports)?;
+        let there = servers
+            .iter()
+            .map(|(server, port)| (row(server), u32::from(*port)));
+        replace(&mut self.tables.name_servers, there)
+    }
+
     /// Returns the stream of events; `None` the second time. Needs a tokio runtime with I/O.
     pub fn events(&mut self) -> Result<Option<Events>, CaptureError> {
         let events = self.events.take().map(Events::new).transpose();
@@ -280,6 +304,8 @@ impl Tables {
             local: LpmTrie::try_from(take(programs, "LOCAL")?)?,
             demands: HashMap::try_from(take(programs, "DEMANDS")?)?,
             peers: HashMap::try_from(take(programs, "PEERS")?)?,
+            name_servers: HashMap::try_from(take(programs, "NAME_SERVERS")?)?,
+            name_ports: HashMap::try_from(take(programs, "NAME_PORTS")?)?,
             counts: PerCpuArray::try_from(take(programs, "COUNTS")?)?,
         })
     }

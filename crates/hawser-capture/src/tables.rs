@@ -78,6 +78,8 @@ shared! {
         dscp: u8, unused: [u8; 5],
     }
     PeerKey { remote: [u8; 16], port: u32 }
+    NameServerRow { address: [u8; 16] }
+    NamePort { port: u16, ipv6: u16 }
     EventRow { cookie: u64, at: u64, up: u64, down: u64, kind: u32, latency: u32, flow: FlowRow }
 }
 

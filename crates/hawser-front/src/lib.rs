@@ -12,6 +12,7 @@ pub mod either;
 pub mod fuzzing;
 pub mod gateway;
 mod incoming;
+pub mod name_stub;
 pub mod near;
 pub mod peer;
 pub mod proxy;

@@ -4,6 +4,7 @@
 //! and encrypted ones. Where it does not answer at once, every link's own name servers are asked
 //! over that link, all at the same time, and the first good answer counts.
 
+mod asked;
 mod cache;
 mod exchange;
 mod lookup_error;
@@ -12,8 +13,9 @@ mod servers;
 mod system;
 #[cfg(test)]
 mod tests;
+mod times;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,20 +23,23 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use hawser_types::{HostName, LinkIndex};
-use hawser_wire::dns::DnsQuestion;
 use tokio::time::{Instant, timeout};
 
 use crate::links::Link;
+use asked::Answers;
 use cache::Cache;
 pub use lookup_error::LookupError;
 use servers::{LinkServers, ServerFinder};
 use system::{System, SystemAnswer};
+use times::SILENCE;
+pub use times::{HEAD_START, LOOKUP_TIMEOUT, SPLIT_PATIENCE, SYSTEM_TIMEOUT};
 
 /// Looks names up. Clones share what they remember.
 #[derive(Clone, Debug)]
 pub struct Names {
     finder: Arc<ServerFinder>,
     system: System,
+    answers: Answers,
     memory: Arc<Mutex<Memory>>,
 }
 
@@ -62,8 +67,10 @@ impl Names {
 
     /// As [`Names::new`], with the files below `root` in place of the machine's.
     pub fn with_root(root: PathBuf) -> Self {
+        let finder = Arc::new(ServerFinder::new(root));
         Self {
-            finder: Arc::new(ServerFinder::new(root)),
+            answers: Answers::new(Arc::clone(&finder)),
+            finder,
             system: System::default(),
             memory: Arc::default(),
         }
@@ -136,7 +143,7 @@ impl Names {
         let searching = async move {
             let findings: FuturesUnordered<BoxFuture<'static, Finding>> = FuturesUnordered::new();
             findings.push(names.clone().find_by_system(host.clone()).boxed());
-            if servers::may_be_asked(&host) {
+            if servers::may_be_asked(host.as_str()) {
                 for target in names.finder.find(&links).await {
                     findings.push(find_over(target, host.clone()).boxed());
                 }
@@ -146,18 +153,34 @@ impl Names {
         futures_util::stream::once(searching).flatten()
     }
 
-    /// Asks the servers of all `links` what the message `query` asks, and returns the first answer
-    /// that has records, as the server wrote it but with the number of `query`. Without such one,
-    /// an answer that there are none, or at last that the servers could not find out.
+    /// The servers that programs of this machine may be told to ask: those of `links`, and those of
+    /// the whole machine, resolvers on it included. None with an address of one link only
+    /// (`fe80::`).
+    pub async fn servers(&self, links: &[Link]) -> Vec<SocketAddr> {
+        self.finder.find_all(links).await
+    }
+
+    /// Answers the message `query`, which a program has sent to the server `asked`, with the number
+    /// of `query`.
+    ///
+    /// The answer of `asked` counts if it comes within [`HEAD_START`]. Else the first of it and of
+    /// the servers of `links` that has records, or that says that the name has none of them. That
+    /// there is no such name counts from links' servers once `asked` has been silent for
+    /// [`SPLIT_PATIENCE`], since it may know more names than they do.
+    ///
+    /// Links' servers are asked ordinary questions only. Everything else is for `asked` alone, and
+    /// messages that are no questions are passed on as they are. Ends after [`LOOKUP_TIMEOUT`] at
+    /// the latest.
     ///
     /// # Errors
-    /// [`LookupError::Malformed`] if `query` is no question; else that there is no answer.
-    pub async fn forward(&self, query: &[u8], links: &[Link]) -> Result<Vec<u8>, LookupError> {
-        let question = DnsQuestion::decode(query).map_err(LookupError::Malformed)?;
-        let targets = self.finder.find(links).await;
-        let asking = race::ask(&targets, query, &question);
-        let reply = timeout(LOOKUP_TIMEOUT, asking).await;
-        Ok(reply.unwrap_or(Err(LookupError::Silent))?.message)
+    /// [`LookupError::Silent`] if there is nothing to say.
+    pub async fn answer(
+        &self,
+        query: &[u8],
+        asked: SocketAddr,
+        links: &[Link],
+    ) -> Result<Vec<u8>, LookupError> {
+        self.answers.answer(query, asked, links).await
     }
 
     async fn over_links(
@@ -165,7 +188,7 @@ impl Names {
         host: &HostName,
         links: &[Link],
     ) -> Result<Vec<IpAddr>, LookupError> {
-        if !servers::may_be_asked(host) {
+        if !servers::may_be_asked(host.as_str()) {
             return Err(LookupError::NotFound);
         }
         if let Some(known) = self.lock().cache.get(host, links, Instant::now()) {
@@ -221,14 +244,3 @@ async fn find_over(target: LinkServers, host: HostName) -> Finding {
     };
     Finding { link, result }
 }
-
-/// Time that the system's resolver has to answer before links' servers are asked: most answers
-/// come well before, and an application waits no longer than for a slow page.
-pub const HEAD_START: Duration = Duration::from_millis(200);
-/// Time that the system's resolver has where no link's server finds anything: one try at each of
-/// two servers.
-pub const SYSTEM_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which a lookup over links is given up.
-pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for which a resolver that was silent gets no head start.
-const SILENCE: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Messages of the domain name system: questions for the addresses of a name, and what of an answer
-//! matters for finding them.
+//! Messages of the domain name system: questions for the addresses of a name, what of an answer
+//! matters for finding them, and what matters for passing on the messages of others.
 //!
 //! Names are compared and skipped, never decompressed: an answer's addresses are those of the name
 //! that was asked for, whatever aliases lead there, since the server that was asked has followed
@@ -46,6 +46,8 @@ pub enum DnsError {
 pub struct DnsQuestion {
     /// The number that its answer has to repeat.
     pub id: u16,
+    /// The asker wants a whole answer, for which the server asks others (RD).
+    pub is_recursive: bool,
     /// Name, type and class as in the message, the name in lower case.
     question: Vec<u8>,
 }
@@ -107,8 +109,36 @@ impl DnsQuestion {
             return Err(DnsError::Kind);
         }
         let (question, _) = header.question(message)?;
-        let id = header.id;
-        Ok(Self { id, question })
+        Ok(Self {
+            id: header.id,
+            is_recursive: header.flags & RECURSION_DESIRED != 0,
+            question,
+        })
+    }
+
+    /// The name in lower case, its labels separated by dots. Bytes that are no text are replaced,
+    /// and a pointer ends it.
+    pub fn name(&self) -> String {
+        let mut reader = Reader(&self.question);
+        let mut labels = Vec::new();
+        while let Ok([length @ 1..=MAX_LABEL]) = reader.array() {
+            let label = reader.take(usize::from(length)).unwrap_or_default();
+            labels.push(String::from_utf8_lossy(label));
+        }
+        labels.join(".")
+    }
+
+    /// True if it asks for ordinary records of the internet: any server that knows the name gives
+    /// the same, and one message holds it. Not so for zone transfers and for what a server says of
+    /// itself (class CHAOS).
+    pub fn is_ordinary(&self) -> bool {
+        let end = self.question.last_chunk::<4>();
+        let Some([kind_high, kind_low, class @ ..]) = end else {
+            return false;
+        };
+        let kind = u16::from_be_bytes([*kind_high, *kind_low]);
+        let is_transfer = matches!(kind, TYPE_IXFR | TYPE_AXFR);
+        u16::from_be_bytes(*class) == CLASS_INTERNET && !is_transfer && kind != TYPE_OPT
     }
 
     /// Reads an answer to this question; `None` if it is an answer to another one.
@@ -200,6 +230,51 @@ pub fn set_dns_id(message: &mut [u8], id: u16) {
     }
 }
 
+/// Bytes that an answer to the message `query` may have in a datagram: 512, or more if the asker
+/// says so (EDNS).
+///
+/// Source: RFC 1035 §4.2.1; RFC 6891 §6.2.3.
+pub fn datagram_limit(query: &[u8]) -> usize {
+    let announced = announced_limit(query).unwrap_or(0);
+    usize::from(announced).max(MIN_DATAGRAM)
+}
+
+fn announced_limit(query: &[u8]) -> Result<u16, DnsError> {
+    let mut reader = Reader(query);
+    reader.take(4)?;
+    let questions = reader.number()?;
+    let records = [reader.number()?, reader.number()?, reader.number()?];
+    for _ in 0..questions {
+        reader.skip_name()?;
+        reader.take(4)?;
+    }
+    for _ in 0..records.into_iter().map(u32::from).sum::<u32>() {
+        reader.skip_name()?;
+        let [kind, class] = [reader.number()?, reader.number()?];
+        reader.take(4)?;
+        let length = reader.number()?;
+        reader.take(usize::from(length))?;
+        if kind == TYPE_OPT {
+            return Ok(class);
+        }
+    }
+    Err(DnsError::Truncated)
+}
+
+/// The answer `message` without its records, marked as truncated, so that the asker asks again over
+/// TCP.
+pub fn cut(message: &[u8]) -> Vec<u8> {
+    let Ok(header) = Header::read(message) else {
+        return message.to_vec();
+    };
+    let question = header.question(message).map(|(question, _)| question.len());
+    let question = question.unwrap_or(0);
+    let mut out = message[..HEADER + question].to_vec();
+    out[2..4].copy_from_slice(&(header.flags | TRUNCATED).to_be_bytes());
+    out[4..HEADER].copy_from_slice(&[0, u8::from(question > 0), 0, 0, 0, 0, 0, 0]);
+    out
+}
+
 struct Header {
     id: u16,
     flags: u16,
@@ -273,7 +348,7 @@ impl<'a> Reader<'a> {
             let [length] = self.array()?;
             match length {
                 0 => return Ok(()),
-                1..=63 => drop(self.take(usize::from(length))?),
+                1..=MAX_LABEL => drop(self.take(usize::from(length))?),
                 192.. => return self.array::<1>().map(drop),
                 _ => return Err(DnsError::Name),
             }
@@ -292,7 +367,14 @@ const RECURSION_DESIRED: u16 = 0x0100;
 const CODE: u16 = 0x000f;
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
+const TYPE_OPT: u16 = 41;
+const TYPE_IXFR: u16 = 251;
+const TYPE_AXFR: u16 = 252;
 const CLASS_INTERNET: u16 = 1;
+/// Bytes of an answer that every asker takes in a datagram.
+const MIN_DATAGRAM: usize = 512;
+/// Octets of a label.
+const MAX_LABEL: u8 = 63;
 /// Octets of a name. Source: RFC 1035 §2.3.4.
 const MAX_NAME: usize = 255;
 /// Addresses that are kept of one answer.

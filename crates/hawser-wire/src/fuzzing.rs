@@ -55,6 +55,10 @@ pub fn fuzz_dns(data: &[u8]) {
     let Ok(question) = DnsQuestion::decode(&message) else {
         return;
     };
+    assert!(question.name().len() <= data.len() * 3);
+    let _ = question.is_ordinary();
+    assert!(crate::dns::datagram_limit(&message) >= 512);
+    assert!(crate::dns::cut(&message).len() <= message.len());
     message[2] |= 0x80;
     match question.decode_answer(&message) {
         Ok(Some(answer)) => assert!(answer.has_records || answer.addresses.is_empty()),

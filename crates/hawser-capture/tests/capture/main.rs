@@ -3,6 +3,7 @@
 mod ends;
 mod ground;
 mod life;
+mod names;
 mod placing;
 mod puppet_body;
 mod rules;

@@ -28,6 +28,16 @@ fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
         ["mapped", to] => mapped(held, parse(to)?),
         ["marked", dscp, to] => marked(held, dscp.parse().unwrap(), parse(to)?),
         ["send", count, to] => send(count.parse().unwrap(), parse(to)?),
+        ["ask", to] => ask(Socket::new(domain(to)?, Type::DGRAM, None)?, parse(to)?),
+        ["ask-mapped", to] => ask_mapped(parse(to)?),
+        ["ask-from", from, to] => {
+            let socket = Socket::new(domain(to)?, Type::DGRAM, None)?;
+            socket.bind(&parse(from)?.into())?;
+            ask(socket, parse(to)?)
+        }
+        ["ask-connected", to] => ask_connected(Type::DGRAM, parse(to)?),
+        ["ask-tcp", to] => ask_connected(Type::STREAM, parse(to)?),
+        ["ask-in-turn", first, second] => ask_in_turn([parse(first)?, parse(second)?]),
         ["many", count, to] => many(count.parse().unwrap(), parse(to)?),
         ["again", to] => again(held, parse(to)?),
         ["write", text] => write(held, text),
@@ -128,6 +138,63 @@ fn send(count: u32, to: SocketAddr) -> io::Result<String> {
         socket.recv_from(&mut [0; 64])?;
     }
     Ok("answered".to_owned())
+}
+
+fn domain(to: &str) -> io::Result<Domain> {
+    parse(to).map(Domain::for_address)
+}
+
+/// Asks without a connection; returns the answer, and twice who seems to have given it.
+fn ask(socket: Socket, to: SocketAddr) -> io::Result<String> {
+    socket.set_read_timeout(Some(crate::ground::PATIENCE))?;
+    let socket = UdpSocket::from(socket);
+    socket.send_to(b"question", to)?;
+    let mut bytes = [0; 64];
+    let (length, from) = socket.recv_from(&mut bytes)?;
+    let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+    let answer = String::from_utf8_lossy(&bytes[..length]);
+    Ok(format!("{answer} {from} {from}"))
+}
+
+/// Likewise an IPv4 server by an IPv6 socket.
+fn ask_mapped(to: SocketAddr) -> io::Result<String> {
+    let SocketAddr::V4(to) = to else {
+        return Err(io::Error::other("not IPv4"));
+    };
+    let to = SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port());
+    ask(Socket::new(Domain::IPV6, Type::DGRAM, None)?, to)
+}
+
+/// Asks by a connection; returns the answer, who seems to have given it, and the peer.
+fn ask_connected(kind: Type, to: SocketAddr) -> io::Result<String> {
+    let socket = Socket::new(Domain::for_address(to), kind, None)?;
+    socket.set_read_timeout(Some(crate::ground::PATIENCE))?;
+    socket.connect(&to.into())?;
+    socket.send(b"question")?;
+    let mut bytes = [std::mem::MaybeUninit::uninit(); 64];
+    let (length, from) = socket.recv_from(&mut bytes)?;
+    // SAFETY: that many bytes were received.
+    let answer = unsafe { &*(&raw const bytes[..length] as *const [u8]) };
+    let answer = String::from_utf8_lossy(answer);
+    let peer = address(&socket.peer_addr()?);
+    // TCP does not tell with each piece.
+    let from = from.as_socket().map_or(peer.clone(), |_| address(&from));
+    Ok(format!("{answer} {from} {peer}"))
+}
+
+/// Connects one socket to two servers in turn; returns both answers.
+fn ask_in_turn(servers: [SocketAddr; 2]) -> io::Result<String> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.set_read_timeout(Some(crate::ground::PATIENCE))?;
+    let mut answers = Vec::new();
+    for server in servers {
+        socket.connect(server)?;
+        socket.send(b"question")?;
+        let mut bytes = [0; 64];
+        let length = socket.recv(&mut bytes)?;
+        answers.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+    }
+    Ok(answers.join(" "))
 }
 
 /// Connects and closes repeatedly; returns the rate per second.

@@ -119,6 +119,11 @@ int main(void)
 	STRUCT("PeerKey", peer_key);
 	FIELD(peer_key, remote);
 	FIELD(peer_key, port);
+	STRUCT("NameServerRow", name_server);
+	FIELD(name_server, address);
+	STRUCT("NamePort", name_port);
+	FIELD(name_port, port);
+	FIELD(name_port, ipv6);
 	STRUCT("EventRow", event);
 	FIELD(event, cookie);
 	FIELD(event, at);

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::Instant;
 
+use hawser_capture::{Capture, RunGroup, Settings};
 use hawser_skip::name_server::{NameServer, serve_names_if_asked};
-use hawser_skip::namespace::{Neighbour, in_namespace, ip};
-
+use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root, ip};
 use serde_json::Value;
 
 use super::connections::{add_link, serve_there};
@@ -29,7 +29,14 @@ impl Net {
         add_link(&router, 2, "lte");
         router.ip(&format!("address add {GATEWAY}/32 dev lo"));
         router.ip(&format!("address add {SERVER}/32 dev lo"));
-        let names = ["gw", "socks5h", "http"].map(|name| format!("{name}.example.org={GATEWAY}"));
+        for (net, link) in [(1, "dsl"), (2, "lte")] {
+            // The name server answers by the address that it was asked at.
+            router.ip(&format!(
+                "route replace 10.{net}.0.0/24 dev {link} src {SERVER}"
+            ));
+        }
+        let names = ["gw", "socks5h", "http", "first", "second", "third"];
+        let names = names.map(|name| format!("{name}.example.org={GATEWAY}"));
         let zone = names.join(",");
         let server = NameServer::start(&router, test, &zone);
         let place = Place::new();
@@ -65,10 +72,10 @@ impl Net {
         let mut serve = match asks {
             true => {
                 let mut command = self.router.command("unshare");
-                self.cover(&mut command);
+                self.cover(&mut command, HAWSER);
                 command
             }
-            false => self.router.command(env!("CARGO_BIN_EXE_hawser")),
+            false => self.router.command(HAWSER),
         };
         serve.arg("--state").arg(self.place.path("gateway"));
         serve.args(["serve", "--listen", &format!("{GATEWAY}:7443")]);
@@ -82,18 +89,31 @@ impl Net {
 
     /// `hawser up`, whose system asks the name server over the first link.
     pub(super) fn up(&self, arguments: &[&str]) -> Daemon {
-        let mut up = Command::new("unshare");
-        self.cover(&mut up);
+        let mut up = self.command(HAWSER);
         up.arg("--state").arg(self.place.path("client"));
         up.args(["up", "--listen", "127.0.0.1:0"]).args(arguments);
         self.place.launch_command("client", up)
     }
 
-    /// Arguments of `unshare` that run the program with another `resolv.conf`.
-    fn cover(&self, unshare: &mut Command) {
+    /// `program`, which asks the name server over the first link.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("unshare");
+        self.cover(&mut command, program);
+        command
+    }
+
+    /// Looks names up by the C library, one after the other, under `hawser run`.
+    fn look_up_under_run(&self, via: &str, silent: &str) {
+        let mut run = self.command(HAWSER);
+        run.arg("--state").arg(self.place.path("client"));
+        run.args(["run", "--via", via, "--", "bash", "-c", LOOK_UP]);
+        found(run, &format!("{silent} silent, run --via {via}"));
+    }
+
+    /// Arguments of `unshare` that run `program` with another `resolv.conf`.
+    fn cover(&self, unshare: &mut Command, program: &str) {
         let config = self.place.path("resolv.conf");
         let cover = format!("mount --bind {} /etc/resolv.conf", config.display());
-        let program = env!("CARGO_BIN_EXE_hawser");
         unshare.args(["--mount", "--", "sh", "-c"]);
         unshare.args([&format!("{cover} && exec \"$@\""), "sh", program]);
     }
@@ -150,16 +170,32 @@ impl Drop for Net {
 
 /// Runs `body` with either link silent.
 fn with_either_silent(test: &str, body: impl Fn(&Net, &str)) {
-    in_namespace(test, || {
-        serve_names_if_asked();
-        if !has_mounts() {
-            hawser_skip::skip(&format!("end_to_end::{test}"), "no mount namespace here");
-            return;
-        }
-        for silent in ["dsl", "lte"] {
-            body(&Net::new(test), silent);
-        }
-    });
+    in_namespace(test, || each_silent(test, body));
+}
+
+fn each_silent(test: &str, body: impl Fn(&Net, &str)) {
+    serve_names_if_asked();
+    if !has_mounts() {
+        hawser_skip::skip(&format!("end_to_end::{test}"), "no mount namespace here");
+        return;
+    }
+    for silent in ["dsl", "lte"] {
+        body(&Net::new(test), silent);
+    }
+}
+
+/// Runs `command`, which looks names up by [`LOOK_UP`], and tells the times.
+fn found(mut command: Command, what: &str) {
+    let output = command.output().unwrap();
+    let (out, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(out, format!("{GATEWAY}\n").repeat(3), "{what}: {errors}");
+    println!(
+        "{what}: new names after {}",
+        errors.trim().replace('\n', ", ")
+    );
 }
 
 pub(super) fn has_mounts() -> bool {
@@ -252,6 +288,57 @@ fn programs_reach_servers_by_name_although_any_one_link_is_silent() {
     });
 }
 
+#[test]
+fn programs_find_names_under_run_although_any_one_link_is_silent() {
+    let test = "silent_link::programs_find_names_under_run_although_any_one_link_is_silent";
+    in_namespace_of_root(test, || {
+        serve_names_if_asked();
+        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
+        if tried.code != 0 {
+            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+            return;
+        }
+        each_silent(test, |net, silent| {
+            net.set_silent(silent);
+            net.look_up_under_run("kernel", silent);
+        });
+    });
+}
+
+#[test]
+fn programs_find_names_in_a_captured_group_although_any_one_link_is_silent() {
+    let test =
+        "silent_link::programs_find_names_in_a_captured_group_although_any_one_link_is_silent";
+    in_namespace_of_root(test, || {
+        each_silent(test, |net, silent| {
+            let group = RunGroup::create().and_then(|group| {
+                Capture::start(group.path(), &Settings::default())?;
+                Ok(group)
+            });
+            let group = match group {
+                Ok(group) => group,
+                Err(error) => {
+                    let test = format!("end_to_end::{test}");
+                    return hawser_skip::skip(&test, &error.to_string());
+                }
+            };
+            let scope = format!("cgroup:{}", group.path().display());
+            let client = net.up(&["--direct", "--capture", &scope]);
+            let listens = || client.listen(&net.place).is_some();
+            until("it captures", listens, || client.log());
+            net.set_silent(silent);
+            let mut shell = net.command("bash");
+            group.enter(shell.args(["-c", LOOK_UP])).unwrap();
+            found(shell, &format!("{silent} silent, up --capture"));
+            client.kill();
+        });
+    });
+}
+
+/// Looks three new names up in turn, and says how long each took.
+const LOOK_UP: &str = "TIMEFORMAT=%R; for name in first second third; do \
+                       time getent ahosts $name.example.org | head -1 | cut -d ' ' -f 1; done";
+const HAWSER: &str = env!("CARGO_BIN_EXE_hawser");
 /// Addresses as on the internet, behind either link.
 const GATEWAY: &str = "11.22.33.44";
 const SERVER: &str = "11.22.33.53";

@@ -25,6 +25,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::SharedDirector;
 use super::trial::Comparison;
 use super::via::TcpVia;
+use crate::name_stub::{NameStub, StubPorts};
 use crate::transport::DialError;
 use entries::{entries, index};
 use placed::KernelFlow;
@@ -54,6 +55,8 @@ pub struct KernelPlaces {
     /// Whether the kernel ends sockets for others.
     can_abort: bool,
     surroundings: NearNetworks,
+    /// Answers what programs ask name servers. Closed after the programs in the kernel are gone.
+    names: Option<NameStub>,
     /// What was last in the way of keeping the tables up to date; empty where nothing is.
     complaint: String,
 }
@@ -75,8 +78,15 @@ impl KernelPlaces {
             sound: Vec::new(),
             can_abort: true,
             surroundings: NearNetworks::default(),
+            names: None,
             complaint: String::new(),
         })
+    }
+
+    /// From now on what programs ask the machine's name servers is answered by `stub`.
+    pub fn answer_names(&mut self, stub: NameStub) {
+        self.turn_names(&mut stub.ports());
+        self.names = Some(stub);
     }
 
     /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its
@@ -94,6 +104,7 @@ impl KernelPlaces {
         let mut routes = follow_routes().await;
         self.look_around(routes.as_mut()).await;
         let mut changes = self.director.changes();
+        let mut stub_ports = self.names.as_ref().map(NameStub::ports);
         let [mut ticks, mut looks] = [EVERY, LOOK_EVERY].map(interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -120,6 +131,10 @@ impl KernelPlaces {
                     Ok(())
                 }
                 Ok(()) = changes.changed() => self.refresh(),
+                () = have_changed(&mut stub_ports) => {
+                    stub_ports.iter_mut().for_each(|ports| self.turn_names(ports));
+                    Ok(())
+                }
                 prefixes = changed(&mut routes) => {
                     self.leave_alone(&prefixes);
                     Ok(())
@@ -154,6 +169,17 @@ impl KernelPlaces {
             Err(error) => {
                 tracing::warn!(%error, "not all rules are in force in the kernel's program")
             }
+        }
+    }
+
+    fn turn_names(&mut self, ports: &mut StubPorts) {
+        let ports = Arc::clone(&ports.borrow_and_update());
+        let servers: Vec<_> = ports
+            .iter()
+            .map(|(server, port)| (*server, *port))
+            .collect();
+        if let Err(error) = self.capture.set_name_servers(&servers) {
+            tracing::warn!(%error, "programs ask some name servers as without Hawser");
         }
     }
 
@@ -395,6 +421,16 @@ async fn changed(routes: &mut Option<PrefixMonitor>) -> Arc<Vec<IpNet>> {
         Some(routes) => routes.changed().await,
         None => std::future::pending().await,
     }
+}
+
+/// Ready when there are other ports than before.
+async fn have_changed(ports: &mut Option<StubPorts>) {
+    if let Some(ports) = ports
+        && ports.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 const EVERY: Duration = Duration::from_millis(500);

@@ -21,9 +21,10 @@ pub(super) struct Reply {
 }
 
 /// Asks what the message `query` asks, whose question is `question`; over TCP if the answer does
-/// not fit a datagram. `None` if the server cannot be reached or does not answer.
+/// not fit a datagram. Over a link, or as the system's routes have it. `None` if the server cannot
+/// be reached or does not answer.
 pub(super) async fn exchange(
-    link: &Link,
+    link: Option<&Link>,
     server: SocketAddr,
     query: &[u8],
     question: &DnsQuestion,
@@ -38,7 +39,8 @@ pub(super) async fn exchange(
     let mut reply = match by_datagram.await.ok()? {
         Ok(reply) => reply,
         Err(error) => {
-            tracing::debug!(link = %link.name, %server, %error, "a name server was not reached");
+            let link = link.map(|link| link.name.as_str());
+            tracing::debug!(link, %server, %error, "a name server was not reached");
             return None;
         }
     };
@@ -53,14 +55,36 @@ pub(super) async fn exchange(
     Some(reply)
 }
 
+/// Sends `message` to a server as it is, and returns the first datagram with its number. For
+/// messages that are no questions.
+pub(super) async fn pass_on(server: SocketAddr, message: &[u8]) -> Option<Vec<u8>> {
+    let number: [u8; 2] = *message.first_chunk()?;
+    let socket = DatagramSocket::open(None, server.ip()).ok()?;
+    socket.connect(server).ok()?;
+    socket.send(message).ok()?;
+    let mut bytes = vec![0; MAX_DATAGRAM];
+    let waiting = async {
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            poll_fn(|cx| socket.poll_receive(cx, &mut buffer))
+                .await
+                .ok()?;
+            if buffer.filled().first_chunk() == Some(&number) {
+                return Some(buffer.filled().to_vec());
+            }
+        }
+    };
+    timeout(PATIENCE, waiting).await.ok().flatten()
+}
+
 async fn by_datagram(
-    link: &Link,
+    link: Option<&Link>,
     server: SocketAddr,
     query: &[u8],
     question: &DnsQuestion,
 ) -> Result<Reply, ConnectError> {
-    let failed = |error| ConnectError::from_connect(Some(link), server, error);
-    let socket = DatagramSocket::open(Some(link), server.ip())?;
+    let failed = |error| ConnectError::from_connect(link, server, error);
+    let socket = DatagramSocket::open(link, server.ip())?;
     socket.connect(server).map_err(failed)?;
     let mut pauses = PAUSES.iter();
     socket.send(query).map_err(failed)?;
@@ -87,15 +111,13 @@ async fn by_datagram(
 }
 
 async fn over_tcp(
-    link: &Link,
+    link: Option<&Link>,
     server: SocketAddr,
     query: &[u8],
     question: &DnsQuestion,
 ) -> Option<Reply> {
     let options = SocketOptions::default();
-    let mut stream = bind::connect_on_link(Some(link), server, &options)
-        .await
-        .ok()?;
+    let mut stream = bind::connect_on_link(link, server, &options).await.ok()?;
     let mut out = u16::try_from(query.len()).ok()?.to_be_bytes().to_vec();
     out.extend_from_slice(query);
     stream.write_all(&out).await.ok()?;

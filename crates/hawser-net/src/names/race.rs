@@ -105,7 +105,7 @@ pub(super) async fn ask(
     let over = |target| over_link(target, query, question);
     let mut links: FuturesUnordered<_> = targets.iter().map(over).collect();
     let mut best: Option<Reply> = None;
-    let mut end = None;
+    let mut end: Option<Instant> = None;
     loop {
         let until = end.unwrap_or_else(Instant::now);
         let reply = tokio::select! {
@@ -122,7 +122,12 @@ pub(super) async fn ask(
             return Ok(reply);
         }
         if rank(&reply) == Rank::Nothing {
-            end.get_or_insert(Instant::now() + OTHER_LINKS);
+            let patience = match reply.answer.code {
+                AnswerCode::NoSuchName => OTHER_LINKS,
+                _ => OTHER_RECORDS,
+            };
+            let until = Instant::now() + patience;
+            end = Some(end.map_or(until, |end| until.min(end)));
         }
         if best.as_ref().is_none_or(|best| rank(best) < rank(&reply)) {
             best = Some(reply);
@@ -140,7 +145,7 @@ async fn over_link(target: &LinkServers, query: &[u8], question: &DnsQuestion) -
     loop {
         let begun = waiting
             .next()
-            .map(|server| asked.push(exchange(link, *server, query, question)));
+            .map(|server| asked.push(exchange(Some(link), *server, query, question)));
         let next = sleep(NEXT_SERVER);
         tokio::pin!(next);
         loop {
@@ -163,14 +168,14 @@ async fn over_link(target: &LinkServers, query: &[u8], question: &DnsQuestion) -
 
 /// How much an answer says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+pub(super) enum Rank {
     Failed,
     /// There is no such name, or it has no such records.
     Nothing,
     Records,
 }
 
-fn rank(reply: &Reply) -> Rank {
+pub(super) fn rank(reply: &Reply) -> Rank {
     match (reply.answer.code, reply.answer.has_records) {
         (AnswerCode::Failed(_), _) => Rank::Failed,
         (AnswerCode::Found, true) => Rank::Records,
@@ -182,5 +187,8 @@ fn rank(reply: &Reply) -> Rank {
 const NEXT_SERVER: Duration = Duration::from_millis(250);
 /// Time for other links to know a name that one does not.
 const OTHER_LINKS: Duration = Duration::from_millis(300);
+/// The same where the name exists and has no such records. Most names have no IPv6 addresses, and
+/// programs wait for that answer as well.
+const OTHER_RECORDS: Duration = Duration::from_millis(50);
 /// Time for the addresses of the other family. Source: RFC 8305 section 3.
 const OTHER_FAMILY: Duration = Duration::from_millis(50);

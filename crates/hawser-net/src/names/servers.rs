@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hawser_types::HostName;
 use tokio::time::{Instant, timeout};
 
 use crate::links::{self, DefaultRoute, Link};
@@ -61,6 +60,25 @@ impl ServerFinder {
         let found: Vec<_> = links.iter().take(MAX_LINKS).map(of_link).collect();
         *self.lock() = Some((Instant::now(), found.clone()));
         found
+    }
+
+    /// All servers of `links` and of the whole machine, whoever is to ask them.
+    pub(super) async fn find_all(&self, links: &[Link]) -> Vec<SocketAddr> {
+        let of_links = self.find(links).await;
+        let of_links = of_links.into_iter().flat_map(|target| target.servers);
+        let of_machine = files::named(&self.root).into_iter();
+        let of_machine = of_machine.map(|address| SocketAddr::new(address, PORT));
+        let mut all = Vec::new();
+        for server in of_machine.chain(of_links) {
+            let is_link_local = match server.ip() {
+                IpAddr::V6(address) => address.is_unicast_link_local(),
+                IpAddr::V4(_) => false,
+            };
+            if !is_link_local && !server.ip().is_unspecified() && !all.contains(&server) {
+                all.push(server);
+            }
+        }
+        all
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Vec<LinkServers>)>> {
@@ -117,8 +135,7 @@ fn socket_address(link: &Link, address: IpAddr) -> SocketAddr {
 /// or by asking neighbours, which the system's resolver does.
 ///
 /// Source: RFC 6761 §6.3 (localhost), RFC 6762 §3 (local), RFC 7686 §2 (onion).
-pub(super) fn may_be_asked(host: &HostName) -> bool {
-    let name = host.as_str();
+pub(super) fn may_be_asked(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     match name.rsplit_once('.') {
         None => false,

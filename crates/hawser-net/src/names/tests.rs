@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hawser_skip::name_server::{NameServer, serve_names_if_asked};
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
-use hawser_wire::dns::{AddressRecord, AnswerCode};
+use hawser_wire::dns::{AddressRecord, AnswerCode, DnsQuestion};
 use tokio::time::Instant;
 
 use super::*;
@@ -168,24 +168,72 @@ fn what_was_found_is_known_without_a_server() {
     });
 }
 
+/// The code of the answer to a program that asks `server` for an address of `host`, and the time
+/// that it took.
+async fn asked(names: &Names, host: &str, server: &str, links: &[Link]) -> (AnswerCode, Duration) {
+    let query = DnsQuestion::encode(0x1234, &name(host), AddressRecord::A);
+    let begun = Instant::now();
+    let server = server.parse().unwrap();
+    let message = names.answer(&query, server, links).await.unwrap();
+    let question = DnsQuestion::decode(&query).unwrap();
+    let answer = question.decode_answer(&message).unwrap().unwrap();
+    println!("{host}: {:?} after {:?}", answer.code, begun.elapsed());
+    (answer.code, begun.elapsed())
+}
+
 #[test]
-fn questions_of_applications_are_passed_on_with_their_number() {
+fn what_programs_ask_is_answered_by_links_where_the_server_is_silent_or_fails() {
     let zones = ["a.example.org=broken", "a.example.org=192.0.2.1"];
-    let test = "names::tests::questions_of_applications_are_passed_on_with_their_number";
+    let test =
+        "names::tests::what_programs_ask_is_answered_by_links_where_the_server_is_silent_or_fails";
     in_net(test, zones, |net| async move {
         let (links, names) = (net.links().await, net.names());
-        for (host, code) in [
-            ("a.example.org", AnswerCode::Found),
+        let servers = names.servers(&links).await;
+        assert_eq!(
+            servers,
+            ["10.0.0.1:53", "10.1.0.1:53"].map(|it| it.parse().unwrap())
+        );
+        let fails = "10.0.0.1:53";
+        let (code, _) = asked(&names, "a.example.org", fails, &links).await;
+        assert_eq!(code, AnswerCode::Found);
+        net.silence(0);
+        for (host, expected) in [
             ("b.example.org", AnswerCode::NoSuchName),
+            ("a.example.org", AnswerCode::Found),
         ] {
-            let query = DnsQuestion::encode(0x1234, &name(host), AddressRecord::A);
-            let message = names.forward(&query, &links).await.unwrap();
-            let question = DnsQuestion::decode(&query).unwrap();
-            let answer = question.decode_answer(&message).unwrap().unwrap();
-            assert_eq!(answer.code, code);
+            let (code, _) = asked(&names, host, fails, &links).await;
+            assert_eq!(code, expected);
         }
-        let cut = names.forward(b"\0\0\0", &links).await;
-        assert!(matches!(cut, Err(LookupError::Malformed(_))));
+        // Names of this machine's neighbours are nobody else's business.
+        let query = DnsQuestion::encode(1, &name("a.local"), AddressRecord::A);
+        let silent = names.answer(&query, fails.parse().unwrap(), &links).await;
+        assert_eq!(silent, Err(LookupError::Silent));
+    });
+}
+
+#[test]
+fn a_server_that_knows_more_names_than_links_do_is_believed() {
+    let zones = [
+        "office.example.org=192.0.2.1",
+        "office.example.org=192.0.2.2",
+    ];
+    let test = "names::tests::a_server_that_knows_more_names_than_links_do_is_believed";
+    in_net(test, zones, |net| async move {
+        let (links, names) = (net.links().await, net.names());
+        for (server, expected) in [("10.0.0.1:53", 1), ("10.1.0.1:53", 2)] {
+            let query = DnsQuestion::encode(7, &name("office.example.org"), AddressRecord::A);
+            let message = names.answer(&query, server.parse().unwrap(), &links).await;
+            let message = message.unwrap();
+            assert_eq!(message[..2], [0, 7]);
+            assert!(message.ends_with(&[192, 0, 2, expected]), "{message:?}");
+        }
+        // What is no question goes to it as it is, and what it answers comes back.
+        let passed = names.answer(
+            b"\0\x09\x28\0\0\0\0\0\0\0\0\0",
+            "10.0.0.1:9".parse().unwrap(),
+            &links,
+        );
+        assert_eq!(passed.await, Err(LookupError::Silent));
     });
 }
 

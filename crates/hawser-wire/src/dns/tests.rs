@@ -119,6 +119,49 @@ fn names_end() {
     assert_eq!(DnsQuestion::decode(&message), Err(DnsError::Name));
 }
 
+#[test]
+fn questions_tell_what_is_asked_for() {
+    let query = DnsQuestion::encode(7, &name("Gw.Example.org."), AddressRecord::A);
+    let mut question = DnsQuestion::decode(&query).unwrap();
+    assert_eq!(question.name(), "gw.example.org");
+    assert!(question.is_recursive && question.is_ordinary());
+    let end = question.question.len() - 4;
+    for (kind, class) in [(TYPE_AXFR, 1), (TYPE_IXFR, 1), (TYPE_OPT, 1), (16, 3)] {
+        question.question[end..end + 2].copy_from_slice(&u16::to_be_bytes(kind));
+        question.question[end + 2..].copy_from_slice(&u16::to_be_bytes(class));
+        assert!(!question.is_ordinary(), "{kind} {class}");
+    }
+    let mut authoritative = query;
+    authoritative[2] = 0;
+    let question = DnsQuestion::decode(&authoritative).unwrap();
+    assert!(!question.is_recursive);
+}
+
+#[test]
+fn a_datagram_has_what_the_asker_takes() {
+    let mut query = DnsQuestion::encode(7, &name("a.example"), AddressRecord::A);
+    assert_eq!(datagram_limit(&query), 512);
+    query[11] = 1;
+    assert_eq!(datagram_limit(&query), 512, "the record is missing");
+    let plain = query.len();
+    query.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\0");
+    assert_eq!(datagram_limit(&query), 1232);
+    query[plain + 3..plain + 5].copy_from_slice(&100_u16.to_be_bytes());
+    assert_eq!(datagram_limit(&query), 512, "less is not allowed");
+}
+
+#[test]
+fn an_answer_that_is_cut_keeps_its_question() {
+    let query = DnsQuestion::encode(7, &name("a.example"), AddressRecord::A);
+    let question = DnsQuestion::decode(&query).unwrap();
+    let whole = answer(&query, 0x0080, &[(TYPE_A, 60, &[192, 0, 2, 1])]);
+    let cut = cut(&whole);
+    assert_eq!(cut.len(), query.len());
+    let read = question.decode_answer(&cut).unwrap().unwrap();
+    assert!(read.is_truncated && !read.has_records);
+    assert_eq!(super::cut(b"\0\0"), b"\0\0");
+}
+
 proptest! {
     #[test]
     fn a_question_that_was_written_is_read_and_its_answer_too(

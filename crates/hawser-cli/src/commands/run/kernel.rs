@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use hawser_capture::{Capture, CaptureError, RunGroup, Settings, Unruled};
 use hawser_front::connection::KernelPlaces;
+use hawser_front::name_stub::NameStub;
 use hawser_front::transport::Dialer;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::oneshot;
@@ -85,7 +86,9 @@ impl Kernel {
         self.group
             .enter(&mut command)
             .context("can't start the program in a control group")?;
-        let mut places = KernelPlaces::new(self.capture, sources.direct.director())?;
+        let director = sources.direct.director();
+        let mut places = KernelPlaces::new(self.capture, director.clone())?;
+        places.answer_names(NameStub::start(director).await);
         let rules = Arc::clone(&sources.rules.borrow());
         places.fill(&rules).await?;
         let child = match Child::start(command)? {

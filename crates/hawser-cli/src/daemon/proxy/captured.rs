@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use hawser_capture::process::{Process, is_outermost};
 use hawser_capture::{Capture, Origins, Settings, mount_point};
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
+use hawser_front::name_stub::NameStub;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::links::particular_prefixes;
@@ -75,7 +76,8 @@ impl Capturing<'_> {
             let redirected = redirect(&mut capture, dialer, settings, usage).await?;
             server = Some(tokio::spawn(redirected.run(std::future::pending())));
         }
-        let places = KernelPlaces::new(capture, self.director)?;
+        let mut places = KernelPlaces::new(capture, self.director.clone())?;
+        places.answer_names(NameStub::start(self.director).await);
         tracing::info!(%scope, "connections are captured");
         Ok(Captured {
             places: tokio::spawn(places.run(self.rules)),

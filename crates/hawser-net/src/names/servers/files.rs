@@ -64,6 +64,18 @@ pub(super) fn common(root: &Path) -> Vec<IpAddr> {
     Vec::new()
 }
 
+/// All servers that programs are told to ask, resolvers on this machine included.
+pub(super) fn named(root: &Path) -> Vec<IpAddr> {
+    let files = [
+        "etc/resolv.conf",
+        "run/systemd/resolve/stub-resolv.conf",
+        "run/systemd/resolve/resolv.conf",
+        "run/NetworkManager/no-stub-resolv.conf",
+    ];
+    let texts = files.iter().filter_map(|file| read(&root.join(file)));
+    texts.flat_map(|text| name_servers(&text)).collect()
+}
+
 /// The files in `folder` for the interface `name`, which are called by it, with the program that
 /// wrote them behind a dot.
 fn files_of(folder: &Path, name: &str) -> Vec<PathBuf> {

@@ -1,0 +1,129 @@
+//! Answers what captured programs ask name servers.
+//!
+//! Each name server of this machine has a port on loopback here, to which the programs' questions
+//! are turned. So it is known which server a program meant, and which one it is to hear the answer
+//! from. The answers are those of [`Names::answer`]: the server that was asked comes first, and
+//! those of links where it is silent.
+
+mod answering;
+mod limits;
+mod port;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::links::Link;
+use hawser_net::names::Names;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::connection::SharedDirector;
+use answering::Answering;
+use limits::Limits;
+use port::Port;
+
+/// The ports on the loopback address of each server's family, by server.
+pub type StubPorts = watch::Receiver<Arc<BTreeMap<IpAddr, u16>>>;
+
+/// The ports that answer programs, open until this is dropped.
+#[derive(Debug)]
+pub struct NameStub {
+    ports: StubPorts,
+    task: JoinHandle<()>,
+}
+
+impl NameStub {
+    /// Answers for the name servers of this machine, with the help of the links that `director`
+    /// allows for names. Follows servers as they come.
+    pub async fn start(director: SharedDirector) -> Self {
+        let links = move || director.with(|director, _| director.links_for_names());
+        Self::start_with(Names::new(), links).await
+    }
+
+    async fn start_with(
+        names: Names,
+        links: impl Fn() -> Vec<Link> + Send + Sync + 'static,
+    ) -> Self {
+        let (sender, ports) = watch::channel(Arc::default());
+        let mut open = OpenPorts {
+            answering: Arc::new(Answering {
+                names,
+                links: Box::new(links),
+                limits: Limits::default(),
+            }),
+            ports: BTreeMap::new(),
+            sender,
+        };
+        open.follow().await;
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                open.follow().await;
+            }
+        });
+        Self { ports, task }
+    }
+
+    /// The ports, as they come.
+    pub fn ports(&self) -> StubPorts {
+        self.ports.clone()
+    }
+}
+
+impl Drop for NameStub {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct OpenPorts {
+    answering: Arc<Answering>,
+    ports: BTreeMap<IpAddr, Port>,
+    sender: watch::Sender<Arc<BTreeMap<IpAddr, u16>>>,
+}
+
+impl OpenPorts {
+    /// Opens ports for servers that have come. Those of servers that are named no more stay while
+    /// there is room: programs may still ask them.
+    async fn follow(&mut self) {
+        let links = (self.answering.links)();
+        let servers = self.answering.names.servers(&links).await;
+        let is_named = |server: &IpAddr| servers.iter().any(|named| named.ip() == *server);
+        for server in servers.iter().take(MAX_SERVERS) {
+            if self.ports.contains_key(&server.ip()) {
+                continue;
+            }
+            if self.ports.len() >= MAX_SERVERS {
+                self.ports.retain(|server, _| is_named(server));
+            }
+            match self.open(*server).await {
+                Ok(port) => drop(self.ports.insert(server.ip(), port)),
+                Err(error) => tracing::debug!(%server, %error, "it is asked as without Hawser"),
+            }
+        }
+        let numbers = self
+            .ports
+            .iter()
+            .map(|(server, port)| (*server, port.number));
+        let numbers: BTreeMap<IpAddr, u16> = numbers.collect();
+        self.sender.send_if_modified(|known| {
+            let has_changed = **known != numbers;
+            *known = Arc::new(numbers);
+            has_changed
+        });
+    }
+
+    async fn open(&self, server: SocketAddr) -> io::Result<Port> {
+        Port::open(server, Arc::clone(&self.answering)).await
+    }
+}
+
+/// Files are read for it.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Sixteen links with four servers each, and those of the machine, are never all there.
+const MAX_SERVERS: usize = 48;

@@ -1,0 +1,193 @@
+//! The port that answers for one name server, over UDP and TCP.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::bind::{SocketOptions, connect_on_link};
+use hawser_wire::dns::{DnsQuestion, cut, datagram_limit};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::answering::Answering;
+
+/// A port, open until this is dropped.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) number: u16,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Port {
+    /// Opens a port that answers for `server`.
+    pub(super) async fn open(server: SocketAddr, answering: Arc<Answering>) -> io::Result<Self> {
+        let (listener, socket) = bind(server.ip()).await?;
+        let number = listener.local_addr()?.port();
+        let stub = Stub { server, answering };
+        let tasks = [
+            tokio::spawn(stub.clone().serve_datagrams(Arc::new(socket))),
+            tokio::spawn(stub.serve_connections(listener)),
+        ];
+        Ok(Self { number, tasks })
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Both protocols at a port with the same number.
+async fn bind(server: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    let loopback = match server {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
+    };
+    let mut tries = 0;
+    loop {
+        let listener = TcpListener::bind((loopback, 0)).await?;
+        match UdpSocket::bind(listener.local_addr()?).await {
+            Ok(socket) => return Ok((listener, socket)),
+            Err(error) if tries >= MAX_TRIES => return Err(error),
+            Err(_) => tries += 1,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Stub {
+    server: SocketAddr,
+    answering: Arc<Answering>,
+}
+
+impl Stub {
+    async fn serve_datagrams(self, socket: Arc<UdpSocket>) {
+        let mut buffer = vec![0; MAX_QUERY + 1];
+        loop {
+            let (length, from) = match socket.recv_from(&mut buffer).await {
+                Ok(received) => received,
+                Err(error) => {
+                    tracing::debug!(%error, "a program's question is not heard");
+                    sleep(EXHAUSTED_PAUSE).await;
+                    continue;
+                }
+            };
+            let query = &buffer[..length];
+            let Some(number) = query.first_chunk().copied().map(u16::from_be_bytes) else {
+                continue;
+            };
+            if length > MAX_QUERY {
+                continue;
+            }
+            // The program asks again where there is no place.
+            let Some(place) = self.answering.limits.take(from, number) else {
+                continue;
+            };
+            let (stub, socket, query) = (self.clone(), Arc::clone(&socket), query.to_vec());
+            tokio::spawn(async move {
+                if let Some(answer) = stub.datagram(&query).await {
+                    // A program that has gone hears nothing.
+                    let _ = socket.send_to(&answer, from).await;
+                }
+                drop(place);
+            });
+        }
+    }
+
+    /// The answer as far as it fits what the program takes.
+    async fn datagram(&self, query: &[u8]) -> Option<Vec<u8>> {
+        let answer = self.answering.answer(query, self.server).await?;
+        match answer.len() > datagram_limit(query) {
+            true => Some(cut(&answer)),
+            false => Some(answer),
+        }
+    }
+
+    async fn serve_connections(self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    let Some(place) = self.answering.limits.connect() else {
+                        continue;
+                    };
+                    let stub = self.clone();
+                    tokio::spawn(async move {
+                        if let Err(error) = stub.converse(stream, from).await {
+                            tracing::debug!(%error, "a program's questions over TCP end");
+                        }
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a program's connection is not taken");
+                    sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Answers one question after the other. With the first message that is more than a question,
+    /// the connection becomes one to the server.
+    async fn converse(&self, mut program: TcpStream, from: SocketAddr) -> io::Result<()> {
+        program.set_nodelay(true)?;
+        while let Some(query) = read_message(&mut program).await? {
+            let is_ordinary = DnsQuestion::decode(&query).is_ok_and(|it| it.is_ordinary());
+            if !is_ordinary {
+                return self.connect_to_server(program, &query).await;
+            }
+            let number = query.first_chunk().copied().map_or(0, u16::from_be_bytes);
+            let Some(_place) = self.answering.limits.take(from, number) else {
+                return Ok(());
+            };
+            let Some(answer) = self.answering.answer(&query, self.server).await else {
+                return Ok(());
+            };
+            timeout(IDLE, write_message(&mut program, &answer)).await??;
+        }
+        Ok(())
+    }
+
+    async fn connect_to_server(&self, mut program: TcpStream, first: &[u8]) -> io::Result<()> {
+        let options = SocketOptions::default();
+        let server = connect_on_link(None, self.server, &options).await;
+        let mut server = server.map_err(io::Error::other)?;
+        write_message(&mut server, first).await?;
+        timeout(MAX_TRANSFER, copy_bidirectional(&mut program, &mut server)).await??;
+        Ok(())
+    }
+}
+
+/// The next message; none at the end, and of a program that sends none for long.
+async fn read_message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let reading = async {
+        let mut message = vec![0; usize::from(stream.read_u16().await?)];
+        stream.read_exact(&mut message).await?;
+        io::Result::Ok(message)
+    };
+    match timeout(IDLE, reading).await {
+        Ok(Ok(message)) => Ok(Some(message)),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    let mut whole = length.to_be_bytes().to_vec();
+    whole.extend_from_slice(message);
+    stream.write_all(&whole).await
+}
+
+/// Bytes of a question in a datagram; what is longer is dropped. Questions have some tens.
+const MAX_QUERY: usize = 4096;
+/// Time without a question after which a connection ends. Source: RFC 7766 §6.2.3, "a few seconds".
+const IDLE: Duration = Duration::from_secs(10);
+/// Time for a zone transfer.
+const MAX_TRANSFER: Duration = Duration::from_secs(600);
+const MAX_TRIES: usize = 16;
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,183 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hawser_wire::dns::{AddressRecord, DnsQuestion};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+use super::*;
+
+/// A name server that answers with so many bytes behind the question, over UDP and TCP; over TCP
+/// twice to what is no question. It counts what it hears.
+async fn server(length: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+    let (listener, socket) = loop {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
+            break (listener, socket);
+        }
+    };
+    let address = listener.local_addr().unwrap();
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    tokio::spawn(async move {
+        let mut bytes = [0; 8192];
+        while let Ok((size, from)) = socket.recv_from(&mut bytes).await {
+            count.fetch_add(1, Ordering::Relaxed);
+            let mut answer = answer(&bytes[..size], length);
+            if answer.len() > 512 {
+                answer[2] |= 2;
+                answer.truncate(512);
+            }
+            socket.send_to(&answer, from).await.unwrap();
+        }
+    });
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            while let Some(query) = read(&mut stream).await {
+                let answers = if query[2] & 0x78 == 0 { 1 } else { 2 };
+                for _ in 0..answers {
+                    write(&mut stream, &answer(&query, length)).await;
+                }
+            }
+        }
+    });
+    (address, heard)
+}
+
+/// An answer to `query` with one record of so many bytes.
+fn answer(query: &[u8], length: usize) -> Vec<u8> {
+    let mut answer = query.to_vec();
+    answer[2] |= 0x80;
+    answer[7] = 1;
+    answer.extend_from_slice(&[0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 60]);
+    answer.extend_from_slice(&(length as u16).to_be_bytes());
+    answer.resize(answer.len() + length, b'x');
+    answer
+}
+
+async fn write(stream: &mut TcpStream, message: &[u8]) {
+    stream.write_u16(message.len() as u16).await.unwrap();
+    stream.write_all(message).await.unwrap();
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let length = stream.read_u16().await.ok()?;
+    let mut message = vec![0; length.into()];
+    stream.read_exact(&mut message).await.ok()?;
+    Some(message)
+}
+
+fn question(number: u16) -> Vec<u8> {
+    let name = "www.example.org".parse().unwrap();
+    DnsQuestion::encode(number, &name, AddressRecord::A)
+}
+
+/// A port that answers for `server` without the help of links.
+async fn port_for(server: SocketAddr) -> (Port, SocketAddr) {
+    let answering = Answering {
+        names: Names::with_root("/nonexistent".into()),
+        links: Box::new(Vec::new),
+        limits: Limits::default(),
+    };
+    let port = Port::open(server, Arc::new(answering)).await.unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], port.number));
+    (port, address)
+}
+
+async fn ask(socket: &UdpSocket, query: &[u8]) -> Vec<u8> {
+    socket.send(query).await.unwrap();
+    let mut bytes = [0; 8192];
+    let length = socket.recv(&mut bytes).await.unwrap();
+    bytes[..length].to_vec()
+}
+
+async fn asker(port: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(port).await.unwrap();
+    socket
+}
+
+#[tokio::test]
+async fn an_answer_comes_as_the_server_gave_it() {
+    let (server, _) = server(40).await;
+    let (_port, address) = port_for(server).await;
+    let socket = asker(address).await;
+    for number in [7, 8] {
+        let query = question(number);
+        assert_eq!(ask(&socket, &query).await, answer(&query, 40));
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_a_datagram_comes_over_tcp() {
+    let (server, _) = server(2000).await;
+    let (_port, address) = port_for(server).await;
+    let query = question(7);
+    let cut = ask(&asker(address).await, &query).await;
+    assert_eq!((cut.len(), cut[2] & 2), (query.len(), 2));
+    // One that takes more gets it at once.
+    let mut able = question(8);
+    able[11] = 1;
+    able.extend_from_slice(b"\0\0\x29\x10\0\0\0\0\0\0\0");
+    let whole = ask(&asker(address).await, &able).await;
+    assert_eq!(whole, answer(&able, 2000));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    for number in [9, 10] {
+        let query = question(number);
+        write(&mut stream, &query).await;
+        assert_eq!(read(&mut stream).await.unwrap(), answer(&query, 2000));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_question_goes_to_the_server_as_it_is() {
+    let (server, _) = server(40).await;
+    let (_port, address) = port_for(server).await;
+    let mut update = question(7);
+    update[2] = 0x28;
+    assert_eq!(
+        ask(&asker(address).await, &update).await,
+        answer(&update, 40)
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    write(&mut stream, &question(1)).await;
+    read(&mut stream).await.unwrap();
+    // A conversation of more than one answer.
+    write(&mut stream, &update).await;
+    for _ in 0..2 {
+        assert_eq!(read(&mut stream).await.unwrap(), answer(&update, 40));
+    }
+}
+
+#[tokio::test]
+async fn nonsense_is_dropped_and_harms_nobody() {
+    let (server, heard) = server(40).await;
+    let (_port, address) = port_for(server).await;
+    let socket = asker(address).await;
+    for nonsense in [&[][..], &[0], &[0; 5000]] {
+        socket.send(nonsense).await.unwrap();
+    }
+    let query = question(7);
+    assert_eq!(ask(&socket, &query).await, answer(&query, 40));
+    assert_eq!(heard.load(Ordering::Relaxed), 1);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    write(&mut stream, &[]).await;
+    assert_eq!(read(&mut stream).await, None);
+}
+
+#[tokio::test]
+async fn servers_of_the_machine_have_ports_as_they_come() {
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("etc/resolv.conf");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "nameserver 127.0.0.53\nnameserver fe80::1%2\n").unwrap();
+    let names = Names::with_root(root.path().to_path_buf());
+    let stub = NameStub::start_with(names, Vec::new).await;
+    let mut ports = stub.ports();
+    let known = |ports: &StubPorts| -> Vec<IpAddr> { ports.borrow().keys().copied().collect() };
+    let first: IpAddr = "127.0.0.53".parse().unwrap();
+    assert_eq!(known(&ports), [first]);
+    ports.mark_unchanged();
+    std::fs::write(&config, "nameserver 192.0.2.1\n").unwrap();
+    ports.changed().await.unwrap();
+    assert_eq!(known(&ports), [first, "192.0.2.1".parse().unwrap()]);
+}
