@@ -132,17 +132,48 @@ fn socket_address(link: &Link, address: IpAddr) -> SocketAddr {
 }
 
 /// Names that servers of links can know. Others are found in files, by the machine's search domains
-/// or by asking neighbours, which the system's resolver does.
+/// or by asking neighbours, which the system's resolver does. The addresses of private networks
+/// mean something else behind each link.
 ///
-/// Source: RFC 6761 §6.3 (localhost), RFC 6762 §3 (local), RFC 7686 §2 (onion).
+/// Source: RFC 6761 §6.3 (localhost), RFC 6762 §3 (local), RFC 7686 §2 (onion), RFC 6303 §4 (zones
+/// of private addresses).
 pub(super) fn may_be_asked(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     match name.rsplit_once('.') {
         None => false,
+        Some((_, "arpa")) => !is_of_private_address(name),
         Some((_, last)) => !matches!(last, "localhost" | "local" | "onion"),
     }
 }
 
+/// True for the reverse of an address, by which its name is looked up, if others may have the same
+/// address.
+fn is_of_private_address(name: &str) -> bool {
+    let below = |zone: &str| {
+        let above = name.strip_suffix(zone);
+        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    };
+    let is_in_172 = || {
+        let above = name.strip_suffix(".172.in-addr.arpa");
+        let second = above.and_then(|above| above.rsplit('.').next()?.parse::<u8>().ok());
+        second.is_some_and(|second| (16..32).contains(&second))
+    };
+    PRIVATE_ZONES.iter().any(|zone| below(zone)) || is_in_172()
+}
+
+/// The zones of private, link-local and loopback addresses, but for 172.16.0.0/12.
+const PRIVATE_ZONES: [&str; 10] = [
+    "10.in-addr.arpa",
+    "127.in-addr.arpa",
+    "168.192.in-addr.arpa",
+    "254.169.in-addr.arpa",
+    "c.f.ip6.arpa",
+    "d.f.ip6.arpa",
+    "8.e.f.ip6.arpa",
+    "9.e.f.ip6.arpa",
+    "a.e.f.ip6.arpa",
+    "b.e.f.ip6.arpa",
+];
 const MAX_LINKS: usize = 16;
 const MAX_SERVERS: usize = 4;
 /// Of them, how many that are not known to belong to the link; one place is left for the router.

@@ -129,7 +129,16 @@ fn a_link_that_nothing_is_known_of_asks_its_router_too() {
 
 #[test]
 fn names_of_this_machine_and_its_neighbours_are_left_to_the_system() {
-    assert!(may_be_asked("gw.example.org") && may_be_asked("gw.example.org."));
+    for name in [
+        "gw.example.org",
+        "gw.example.org.",
+        "1.2.0.192.in-addr.arpa",
+        "1.1.32.172.in-addr.arpa",
+        "1.1.110.in-addr.arpa",
+        "8.b.d.0.1.0.0.2.ip6.arpa",
+    ] {
+        assert!(may_be_asked(name), "{name}");
+    }
     for name in [
         "gw",
         "gw.",
@@ -137,6 +146,11 @@ fn names_of_this_machine_and_its_neighbours_are_left_to_the_system() {
         "a.localhost",
         "printer.local",
         "x.onion",
+        "1.2.3.10.in-addr.arpa",
+        "10.in-addr.arpa.",
+        "1.1.168.192.in-addr.arpa",
+        "1.0.31.172.in-addr.arpa",
+        "1.2.d.f.ip6.arpa",
     ] {
         assert!(!may_be_asked(name), "{name}");
     }
