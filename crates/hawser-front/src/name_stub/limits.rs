@@ -1,71 +1,133 @@
 //! What programs may have in flight.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::oneshot;
+
 /// Questions that are being answered, and connections that bring them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Limits(Arc<Mutex<InFlight>>);
-
-#[derive(Debug, Default)]
-struct InFlight {
-    /// By the socket that asks and the number of the question.
-    questions: BTreeSet<(SocketAddr, u16)>,
-    connections: usize,
+#[derive(Debug)]
+pub(super) struct Limits {
+    questions: Places<QuestionKey>,
+    connections: Places<SocketAddr>,
 }
 
-/// A question's place, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Question {
-    limits: Limits,
-    key: (SocketAddr, u16),
-}
+/// The socket that asks, and the number of the question.
+type QuestionKey = (SocketAddr, u16);
 
-/// A connection's place, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Connection(Limits);
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            questions: Places::new(MAX_QUESTIONS),
+            connections: Places::new(MAX_CONNECTIONS),
+        }
+    }
+}
 
 impl Limits {
     /// A place for the question with this number from the socket at `from`; none for one that is
-    /// being answered already, and for one too many.
-    pub(super) fn take(&self, from: SocketAddr, number: u16) -> Option<Question> {
-        let mut inner = self.lock();
-        let key = (from, number);
-        let of_socket = inner.questions.range((from, 0)..=(from, u16::MAX));
-        let is_full = inner.questions.len() >= MAX_QUESTIONS || of_socket.count() >= MAX_OF_SOCKET;
-        if is_full || !inner.questions.insert(key) {
-            return None;
-        }
-        let limits = self.clone();
-        Some(Question { limits, key })
+    /// being answered already, and none where the socket has too many. Where all have too many, the
+    /// oldest question loses its place.
+    pub(super) fn question(&self, from: SocketAddr, number: u16) -> Option<Place<QuestionKey>> {
+        let of_socket = (from, 0)..=(from, u16::MAX);
+        self.questions
+            .take((from, number), &of_socket, MAX_OF_SOCKET)
     }
 
-    /// A place for a connection.
-    pub(super) fn connect(&self) -> Option<Connection> {
-        let mut inner = self.lock();
-        if inner.connections >= MAX_CONNECTIONS {
-            return None;
-        }
-        inner.connections += 1;
-        Some(Connection(self.clone()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, InFlight> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A place for a connection from the socket at `from`. Where there are too many, the oldest one
+    /// loses its place.
+    pub(super) fn connection(&self, from: SocketAddr) -> Option<Place<SocketAddr>> {
+        self.connections.take(from, &(from..=from), 1)
     }
 }
 
-impl Drop for Question {
-    fn drop(&mut self) {
-        self.limits.lock().questions.remove(&self.key);
+/// A bounded number of places, the oldest of which is given to who comes last: one that is
+/// answered at all is answered soon.
+#[derive(Debug)]
+struct Places<K> {
+    taken: Arc<Mutex<Taken<K>>>,
+    max: usize,
+}
+
+#[derive(Debug)]
+struct Taken<K> {
+    by_key: BTreeMap<K, (u64, oneshot::Sender<()>)>,
+    by_age: BTreeMap<u64, K>,
+    latest: u64,
+}
+
+/// A place, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Place<K: Copy + Ord> {
+    taken: Arc<Mutex<Taken<K>>>,
+    age: u64,
+    key: K,
+    lost: oneshot::Receiver<()>,
+}
+
+impl<K: Copy + Ord> Places<K> {
+    fn new(max: usize) -> Self {
+        let taken = Taken {
+            by_key: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            latest: 0,
+        };
+        Self {
+            taken: Arc::new(Mutex::new(taken)),
+            max,
+        }
+    }
+
+    fn take(&self, key: K, own: &RangeInclusive<K>, max_own: usize) -> Option<Place<K>> {
+        let mut taken = lock(&self.taken);
+        let is_full = taken.by_key.range(own.clone()).count() >= max_own;
+        if is_full || taken.by_key.contains_key(&key) {
+            return None;
+        }
+        if taken.by_key.len() >= self.max
+            && let Some((_, oldest)) = taken.by_age.pop_first()
+        {
+            taken.by_key.remove(&oldest);
+        }
+        let (sender, lost) = oneshot::channel();
+        taken.latest += 1;
+        let age = taken.latest;
+        taken.by_key.insert(key, (age, sender));
+        taken.by_age.insert(age, key);
+        drop(taken);
+        Some(Place {
+            taken: Arc::clone(&self.taken),
+            age,
+            key,
+            lost,
+        })
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.0.lock().connections -= 1;
+impl<K: Copy + Ord> Place<K> {
+    /// What `work` gives; none when the place is lost meanwhile.
+    pub(super) async fn keep<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            _ = &mut self.lost => None,
+        }
     }
+}
+
+impl<K: Copy + Ord> Drop for Place<K> {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.taken);
+        // Else it was lost, and another one may have the key.
+        if taken.by_age.remove(&self.age).is_some() {
+            taken.by_key.remove(&self.key);
+        }
+    }
+}
+
+fn lock<K>(taken: &Mutex<Taken<K>>) -> MutexGuard<'_, Taken<K>> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Questions of all programs. Each takes one socket for the server that was asked, and some for
@@ -77,6 +139,8 @@ const MAX_CONNECTIONS: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use super::*;
 
     fn socket(port: u16) -> SocketAddr {
@@ -86,34 +150,48 @@ mod tests {
     #[test]
     fn a_question_that_is_asked_again_is_answered_once() {
         let limits = Limits::default();
-        let first = limits.take(socket(1), 7);
-        assert!(first.is_some() && limits.take(socket(1), 7).is_none());
-        assert!(limits.take(socket(2), 7).is_some());
+        let first = limits.question(socket(1), 7);
+        assert!(first.is_some() && limits.question(socket(1), 7).is_none());
+        assert!(limits.question(socket(2), 7).is_some());
         drop(first);
-        assert!(limits.take(socket(1), 7).is_some());
+        assert!(limits.question(socket(1), 7).is_some());
     }
 
     #[test]
     fn one_socket_does_not_take_all_places() {
         let limits = Limits::default();
-        let flood: Vec<_> = (0..1000)
-            .map_while(|id| limits.take(socket(1), id))
-            .collect();
+        let ask = |number| limits.question(socket(1), number);
+        let flood: Vec<_> = (0..1000).map_while(ask).collect();
         assert_eq!(flood.len(), MAX_OF_SOCKET);
-        assert!(limits.take(socket(2), 0).is_some());
-        let others = (2..1000).map(|port| limits.take(socket(port), 0));
-        let others: Vec<_> = others.flatten().collect();
-        assert_eq!(flood.len() + others.len(), MAX_QUESTIONS);
+        assert!(limits.question(socket(2), 0).is_some());
         drop(flood);
-        assert!(limits.take(socket(1), 0).is_some());
+        assert!(ask(0).is_some());
     }
 
-    #[test]
-    fn connections_are_counted() {
+    #[tokio::test]
+    async fn the_oldest_makes_room() {
         let limits = Limits::default();
-        let all: Vec<_> = std::iter::from_fn(|| limits.connect()).take(1000).collect();
-        assert_eq!(all.len(), MAX_CONNECTIONS);
+        let ask = |port| limits.question(socket(port), 0).unwrap();
+        let mut all: Vec<_> = (1..=MAX_QUESTIONS as u16 + 1).map(ask).collect();
+        let newest = all.pop().unwrap();
+        let oldest = all.remove(0);
+        // Its key is free, and its end takes no place from the next one.
+        let again = ask(1);
+        assert_eq!(oldest.keep(pending::<()>()).await, None);
+        assert_eq!(lock(&limits.questions.taken).by_key.len(), MAX_QUESTIONS);
+        assert_eq!(again.keep(ready(1)).await, Some(1));
+        assert_eq!(newest.keep(ready(2)).await, Some(2));
         drop(all);
-        assert!(limits.connect().is_some());
+        let taken = lock(&limits.questions.taken);
+        assert!(taken.by_key.is_empty() && taken.by_age.is_empty());
+    }
+
+    #[tokio::test]
+    async fn connections_make_room_likewise() {
+        let limits = Limits::default();
+        let connect = |port| limits.connection(socket(port)).unwrap();
+        let mut all: Vec<_> = (1..=MAX_CONNECTIONS as u16 + 1).map(connect).collect();
+        assert_eq!(all.remove(0).keep(pending::<()>()).await, None);
+        assert_eq!(all.remove(0).keep(ready(())).await, Some(()));
     }
 }

@@ -41,15 +41,20 @@ impl Drop for Port {
     }
 }
 
+/// The loopback address at which `server` is answered for: the one of its family, which the sockets
+/// of programs can reach.
+pub(super) fn loopback(server: IpAddr) -> IpAddr {
+    match server {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
 /// Both protocols at a port with the same number.
 async fn bind(server: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
-    let loopback = match server {
-        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
-    };
     let mut tries = 0;
     loop {
-        let listener = TcpListener::bind((loopback, 0)).await?;
+        let listener = TcpListener::bind((loopback(server), 0)).await?;
         match UdpSocket::bind(listener.local_addr()?).await {
             Ok(socket) => return Ok((listener, socket)),
             Err(error) if tries >= MAX_TRIES => return Err(error),
@@ -84,17 +89,16 @@ impl Stub {
                 continue;
             }
             // The program asks again where there is no place.
-            let Some(place) = self.answering.limits.take(from, number) else {
+            let Some(place) = self.answering.limits.question(from, number) else {
                 continue;
             };
             let (stub, socket, query) = (self.clone(), Arc::clone(&socket), query.to_vec());
-            tokio::spawn(async move {
+            tokio::spawn(place.keep(async move {
                 if let Some(answer) = stub.datagram(&query).await {
                     // A program that has gone hears nothing.
                     let _ = socket.send_to(&answer, from).await;
                 }
-                drop(place);
-            });
+            }));
         }
     }
 
@@ -111,16 +115,15 @@ impl Stub {
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let Some(place) = self.answering.limits.connect() else {
+                    let Some(place) = self.answering.limits.connection(from) else {
                         continue;
                     };
                     let stub = self.clone();
-                    tokio::spawn(async move {
+                    tokio::spawn(place.keep(async move {
                         if let Err(error) = stub.converse(stream, from).await {
                             tracing::debug!(%error, "a program's questions over TCP end");
                         }
-                        drop(place);
-                    });
+                    }));
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a program's connection is not taken");
@@ -140,10 +143,11 @@ impl Stub {
                 return self.connect_to_server(program, &query).await;
             }
             let number = query.first_chunk().copied().map_or(0, u16::from_be_bytes);
-            let Some(_place) = self.answering.limits.take(from, number) else {
+            let Some(place) = self.answering.limits.question(from, number) else {
                 return Ok(());
             };
-            let Some(answer) = self.answering.answer(&query, self.server).await else {
+            let answering = place.keep(self.answering.answer(&query, self.server));
+            let Some(answer) = answering.await.flatten() else {
                 return Ok(());
             };
             timeout(IDLE, write_message(&mut program, &answer)).await??;
