@@ -536,7 +536,8 @@ static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connec
 	c->flow.port = bpf_ntohs(ctx->user_port);
 	if (is_taken(ctx, c, has_address))
 		return AS_IT_IS;
-	c->stub = stub_for((const __u32 *)c->flow.remote, c->flow.port);
+	if (!(ctx->sk && ctx->sk->mark))
+		c->stub = stub_for((const __u32 *)c->flow.remote, c->flow.port);
 	to.bits = 128;
 	__builtin_memcpy(to.address, c->flow.remote, 16);
 	if (found(bpf_map_lookup_elem(&LOCAL, &to), 0))
@@ -732,7 +733,7 @@ int sendmsg4(struct bpf_sock_addr *ctx)
 	__u32 remote[4] = { 0, 0, MAPPED, ctx->user_ip4 }, stub;
 	struct bpf_sock *sk = ctx->sk;
 
-	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if ||
+	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if || sk->mark ||
 	    is_own4(sk->src_ip4, ctx->user_port))
 		return ALLOW;
 	stub = stub_for_datagram(ctx, remote);
@@ -749,7 +750,7 @@ int sendmsg6(struct bpf_sock_addr *ctx)
 	__u32 remote[4], stub;
 	struct bpf_sock *sk = ctx->sk;
 
-	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if ||
+	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if || sk->mark ||
 	    is_own6(sk, ctx->user_port))
 		return ALLOW;
 	remote[0] = ctx->user_ip6[0];

@@ -90,6 +90,9 @@ fn what_asks_by_its_own_address_or_is_a_resolver_itself_is_left_alone() {
     assert_eq!(stage.puppet.ask(&format!("ask {to}")), by_stub);
     let bound = stage.puppet.ask(&format!("ask-from 10.99.1.2:0 {to}"));
     assert_eq!(bound, by_itself);
+    for way in ["ask-marked", "ask-connected-marked"] {
+        assert_eq!(stage.puppet.ask(&format!("{way} {to}")), by_itself, "{way}");
+    }
     stage.puppet.ask("name systemd-resolve");
     for way in ["ask", "ask-connected"] {
         assert_eq!(stage.puppet.ask(&format!("{way} {to}")), by_itself, "{way}");

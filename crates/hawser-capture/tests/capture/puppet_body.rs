@@ -35,8 +35,14 @@ fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
             socket.bind(&parse(from)?.into())?;
             ask(socket, parse(to)?)
         }
-        ["ask-connected", to] => ask_connected(Type::DGRAM, parse(to)?),
-        ["ask-tcp", to] => ask_connected(Type::STREAM, parse(to)?),
+        ["ask-marked", to] => {
+            let socket = Socket::new(domain(to)?, Type::DGRAM, None)?;
+            socket.set_mark(1)?;
+            ask(socket, parse(to)?)
+        }
+        ["ask-connected", to] => ask_connected(Type::DGRAM, parse(to)?, 0),
+        ["ask-connected-marked", to] => ask_connected(Type::DGRAM, parse(to)?, 1),
+        ["ask-tcp", to] => ask_connected(Type::STREAM, parse(to)?, 0),
         ["ask-in-turn", first, second] => ask_in_turn([parse(first)?, parse(second)?]),
         ["many", count, to] => many(count.parse().unwrap(), parse(to)?),
         ["again", to] => again(held, parse(to)?),
@@ -166,8 +172,9 @@ fn ask_mapped(to: SocketAddr) -> io::Result<String> {
 }
 
 /// Asks by a connection; returns the answer, who seems to have given it, and the peer.
-fn ask_connected(kind: Type, to: SocketAddr) -> io::Result<String> {
+fn ask_connected(kind: Type, to: SocketAddr, mark: u32) -> io::Result<String> {
     let socket = Socket::new(Domain::for_address(to), kind, None)?;
+    socket.set_mark(mark)?;
     socket.set_read_timeout(Some(crate::ground::PATIENCE))?;
     socket.connect(&to.into())?;
     socket.send(b"question")?;
