@@ -4,8 +4,7 @@ use std::env;
 use std::path::Path;
 
 fn main() {
-    let source = "shim/shim.c";
-    println!("cargo::rerun-if-changed={source}");
+    println!("cargo::rerun-if-changed=shim");
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let object = Path::new(&out).join("shim.so");
     // cc finds the compiler of the target; it only builds archives, so the library is linked here.
@@ -18,7 +17,7 @@ fn main() {
         .args(["-nostdlib", "-fno-stack-protector", "-fvisibility=hidden"])
         .args(["-Wl,-z,relro,-z,now,-z,noexecstack", "-o"])
         .arg(&object)
-        .arg(source)
+        .args(["shim/shim.c", "shim/names.c"])
         .status();
     let status = status.expect("the C compiler cannot be started");
     assert!(status.success(), "the C compiler ended with {status}");

@@ -1,11 +1,12 @@
 /*
  * Loaded into a program ahead of the C library. Its TCP connections go to a port of Hawser's on
  * loopback, which is told before where each of them was to lead. Everything that goes wrong here
- * ends in the connection that the program asked for.
+ * ends in the connection that the program asked for. What it asks name servers is in names.c.
  *
- * There is no state beside the settings read at load: no lock, no memory, no table of descriptors.
- * So threads, forks and signal handlers need no care, and dup and close are not intercepted. A
- * connection is known to both sides by the cookie that the kernel gives each socket.
+ * There is no state beside the settings read at load, and that names were asked for: no lock, no
+ * memory, no table of descriptors. So threads, forks and signal handlers need no care, and dup and
+ * close are not intercepted. A connection is known to both sides by the cookie that the kernel
+ * gives each socket.
  *
  * The C library is not linked against, so that a program with an older one, or another one, still
  * starts; the few symbols that are taken from it are in all of them.
@@ -26,11 +27,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define NEXT ((void *)-1L) /* RTLD_NEXT */
-
-/* In libdl before glibc 2.34, which a program need not have loaded. */
-extern void *dlsym(void *from, const char *symbol) __attribute__((weak));
+#include "shim.h"
 
 #ifndef MSG_FASTOPEN
 #define MSG_FASTOPEN 0x20000000
@@ -39,7 +36,7 @@ extern void *dlsym(void *from, const char *symbol) __attribute__((weak));
 #define SO_COOKIE 57
 #endif
 
-enum { VERSION = 1, OP_CONNECT = 1, OP_PEER = 2, VERDICT_REDIRECT = 1, VERDICT_PEER = 2 };
+enum { VERSION = 1, VERDICT_REDIRECT = 1, VERDICT_ADDRESS = 2 };
 enum { NAME_LENGTH = 32, TOKEN_LENGTH = 16, PATIENCE_SECONDS = 1, MAX_INTERRUPTIONS = 16 };
 
 struct request {
@@ -65,24 +62,16 @@ struct answer {
 
 /* The settings: HAWSER_SHIM=NAME/TOKEN/PORT/PORT6, the name of an abstract socket, a secret in
    hexadecimal, and the ports of 127.0.0.1 and of ::1, which may be 0. */
-static int ready;
 static char name[NAME_LENGTH];
 static uint8_t token[TOKEN_LENGTH];
 static uint16_t port4, port6;
+int ready;
 
 /* What the next library in line does, the C library mostly; none before this one is set up. */
 static int (*next_connect)(int, const struct sockaddr *, socklen_t);
 static ssize_t (*next_sendto)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
 static ssize_t (*next_sendmsg)(int, const struct msghdr *, int);
 static int (*next_getpeername)(int, struct sockaddr *, socklen_t *);
-
-/* Where a connection leads: the address in 4 or 16 bytes, as the program gave it. */
-struct place {
-    uint8_t family;
-    int mapped; /* IPv4, written as ::ffff:a.b.c.d */
-    uint8_t address[16];
-    uint16_t port;
-};
 
 static int hex_digit(char c)
 {
@@ -134,7 +123,7 @@ static void read_settings(void)
     ready = 1;
 }
 
-static void find_next(void *where, const char *symbol)
+void find_next(void *where, const char *symbol)
 {
     void *found = dlsym ? dlsym(NEXT, symbol) : NULL;
     memcpy(where, &found, sizeof found);
@@ -149,12 +138,12 @@ __attribute__((constructor)) static void set_up(void)
     read_settings();
 }
 
-static int option(int fd, int level, int which, void *value, socklen_t length)
+int option(int fd, int level, int which, void *value, socklen_t length)
 {
     return (int)syscall(SYS_getsockopt, fd, level, which, value, &length);
 }
 
-static int number(int fd, int level, int which)
+int number(int fd, int level, int which)
 {
     int value = -1;
     return option(fd, level, which, &value, sizeof value) == 0 ? value : -1;
@@ -167,7 +156,7 @@ static int is_mapped(const struct in6_addr *ip)
 }
 
 /* Copies what cannot be read as what it is written over: the caller's address may lie anywhere. */
-static int read_place(const struct sockaddr *to, socklen_t length, struct place *place)
+int read_place(const struct sockaddr *to, socklen_t length, struct place *place)
 {
     memset(place, 0, sizeof *place);
     if (!to || length < (socklen_t)sizeof(sa_family_t))
@@ -212,12 +201,19 @@ static int may_lead_out(const struct place *place)
     return a[0] != 0xff && !(a[0] == 0xfe && (a[1] & 0xc0) == 0x80);
 }
 
+int is_unbound(int fd)
+{
+    char device[16] = "";
+    if (option(fd, SOL_SOCKET, SO_BINDTODEVICE, device, sizeof device) == 0 && device[0])
+        return 0;
+    return number(fd, SOL_SOCKET, SO_MARK) <= 0;
+}
+
 /* A TCP socket that has not been used yet and that the program has not bound to anything. */
 static int may_be_taken(int fd, sa_family_t family)
 {
     uint8_t state = 0;
     static const struct in6_addr anywhere;
-    char device[16] = "";
     struct sockaddr_in6 own;
     socklen_t length = sizeof own;
     if (number(fd, SOL_SOCKET, SO_TYPE) != SOCK_STREAM
@@ -226,9 +222,7 @@ static int may_be_taken(int fd, sa_family_t family)
         return 0;
     if (option(fd, IPPROTO_TCP, TCP_INFO, &state, sizeof state) != 0 || state != TCP_CLOSE)
         return 0;
-    if (option(fd, SOL_SOCKET, SO_BINDTODEVICE, device, sizeof device) == 0 && device[0])
-        return 0;
-    if (number(fd, SOL_SOCKET, SO_MARK) > 0)
+    if (!is_unbound(fd))
         return 0;
     memset(&own, 0, sizeof own);
     if (syscall(SYS_getsockname, fd, &own, &length) != 0 || own.sin6_port != 0)
@@ -268,13 +262,13 @@ static int exchange(int fd, const struct request *request, struct answer *answer
     return read_whole(fd, answer, sizeof *answer) && answer->version == VERSION;
 }
 
-/* Asks the daemon about the socket `fd`. */
+/* Asks the daemon about the socket `fd`, or about an address if that is negative. */
 static int ask(int fd, uint8_t operation, const struct place *place, struct answer *answer)
 {
     struct request request = {
         .magic = {'h', 'w', 's', 'r'}, .version = VERSION, .operation = operation};
     uint64_t cookie = 0;
-    if (option(fd, SOL_SOCKET, SO_COOKIE, &cookie, sizeof cookie) != 0 || cookie == 0)
+    if (fd >= 0 && (option(fd, SOL_SOCKET, SO_COOKIE, &cookie, sizeof cookie) != 0 || cookie == 0))
         return 0;
     for (int i = 0; i < 8; i++)
         request.cookie[i] = (uint8_t)(cookie >> (8 * i));
@@ -294,8 +288,7 @@ static int ask(int fd, uint8_t operation, const struct place *place, struct answ
 }
 
 /* An address as a socket of the domain `family` has it; its length. */
-static socklen_t write_place(const struct place *place, sa_family_t family,
-			    struct sockaddr_in6 *out)
+socklen_t write_place(const struct place *place, sa_family_t family, struct sockaddr_in6 *out)
 {
     memset(out, 0, sizeof *out);
     if (family == AF_INET) {
@@ -314,6 +307,25 @@ static socklen_t write_place(const struct place *place, sa_family_t family,
         memcpy(out->sin6_addr.s6_addr + 12, place->address, 4);
     }
     return sizeof *out;
+}
+
+static void read_answer(const struct answer *answer, struct place *place)
+{
+    memset(place, 0, sizeof *place);
+    place->family = answer->family;
+    place->port = (uint16_t)(answer->port[0] << 8 | answer->port[1]);
+    memcpy(place->address, answer->address, sizeof place->address);
+}
+
+int counterpart(uint8_t operation, const struct place *place, struct place *found)
+{
+    struct answer answer;
+    if (!ask(-1, operation, place, &answer))
+        return -1;
+    if (answer.verdict != VERDICT_ADDRESS)
+        return 0;
+    read_answer(&answer, found);
+    return found->family == place->family;
 }
 
 static void loopback(uint8_t family, struct place *place)
@@ -348,10 +360,20 @@ static int take(int fd, const struct sockaddr *to, socklen_t length, int *result
     return *result == 0 || errno == EINPROGRESS || errno == EINTR;
 }
 
+/* Connects to the daemon if that answers for the name server there. 0: otherwise. */
+static int take_question(int fd, const struct sockaddr *to, socklen_t length, int *result)
+{
+    struct sockaddr_in6 stub;
+    if (!turn_question(fd, to, &length, &stub))
+        return 0;
+    *result = (int)syscall(SYS_connect, fd, &stub, length);
+    return *result == 0 || errno == EINPROGRESS || errno == EINTR;
+}
+
 EXPORT int connect(int fd, const struct sockaddr *to, socklen_t length)
 {
     int result, before = errno;
-    if (take(fd, to, length, &result))
+    if (take_question(fd, to, length, &result) || take(fd, to, length, &result))
         return result;
     errno = before;
     if (next_connect)
@@ -365,7 +387,8 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t length)
 static int open_fast(int fd, int flags, const struct sockaddr *to, socklen_t length, int *result)
 {
     int before = errno;
-    if (flags & MSG_FASTOPEN && take(fd, to, length, result))
+    if (flags & MSG_FASTOPEN
+        && (take_question(fd, to, length, result) || take(fd, to, length, result)))
         return 1;
     errno = before;
     return 0;
@@ -375,12 +398,15 @@ EXPORT ssize_t sendto(int fd, const void *data, size_t size, int flags, const st
                       socklen_t length)
 {
     int result;
+    struct sockaddr_in6 stub;
     if (open_fast(fd, flags, to, length, &result)) {
         if (result != 0)
             return result;
         flags &= ~MSG_FASTOPEN;
         to = NULL;
         length = 0;
+    } else if (turn_question(fd, to, &length, &stub)) {
+        to = (const struct sockaddr *)&stub;
     }
     if (next_sendto)
         return next_sendto(fd, data, size, flags, to, length);
@@ -391,6 +417,7 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     int result;
     struct msghdr rest;
+    struct sockaddr_in6 stub;
     if (message && open_fast(fd, flags, message->msg_name, message->msg_namelen, &result)) {
         if (result != 0)
             return result;
@@ -399,6 +426,12 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
         rest.msg_namelen = 0;
         message = &rest;
         flags &= ~MSG_FASTOPEN;
+    } else if (message) {
+        rest = *message;
+        if (turn_question(fd, rest.msg_name, &rest.msg_namelen, &stub)) {
+            rest.msg_name = &stub;
+            message = &rest;
+        }
     }
     if (next_sendmsg)
         return next_sendmsg(fd, message, flags);
@@ -412,15 +445,14 @@ static int original(int fd, const struct sockaddr_in6 *said, socklen_t length, s
     struct answer answer;
     if (!read_place((const struct sockaddr *)said, length, &now))
         return 0;
+    if (source_of_answer(&now, place))
+        return 1;
     loopback(now.family, &instead);
     if (now.port != instead.port || memcmp(now.address, instead.address, sizeof now.address) != 0)
         return 0;
-    if (!ask(fd, OP_PEER, NULL, &answer) || answer.verdict != VERDICT_PEER)
+    if (!ask(fd, OP_PEER, NULL, &answer) || answer.verdict != VERDICT_ADDRESS)
         return 0;
-    memset(place, 0, sizeof *place);
-    place->family = answer.family;
-    place->port = (uint16_t)(answer.port[0] << 8 | answer.port[1]);
-    memcpy(place->address, answer.address, sizeof place->address);
+    read_answer(&answer, place);
     return place->family == now.family;
 }
 

@@ -1,9 +1,10 @@
 //! The library that is loaded into programs (`LD_PRELOAD`), for users without rights on the kernel.
 //!
 //! It needs no privileges and works for dynamically linked programs that connect through the C
-//! library. Its code is `shim/shim.c`. It asks a [`Registry`] over a socket before each connection,
+//! library. Its code is in `shim/`. It asks a [`Registry`] over a socket before each connection,
 //! and connects to a loopback port when told so. The acceptor of that connection asks the registry
-//! for the original destination.
+//! for the original destination. What the program asks name servers goes to further ports, one for
+//! each server.
 
 mod cookie;
 mod file;

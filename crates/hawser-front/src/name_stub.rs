@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use crate::connection::SharedDirector;
 use answering::Answering;
 use limits::Limits;
-use port::Port;
+use port::{Port, loopback};
 
 /// The ports on the loopback address of each server's family, by server.
 pub type StubPorts = watch::Receiver<Arc<BTreeMap<IpAddr, u16>>>;
@@ -67,6 +67,23 @@ impl NameStub {
             }
         });
         Self { ports, task }
+    }
+
+    /// The address that answers for `server`, which a program is about to ask.
+    pub fn stub_of(&self, server: SocketAddr) -> Option<SocketAddr> {
+        let ports = self.ports.borrow();
+        let number = ports.get(&server.ip()).filter(|_| server.port() == PORT)?;
+        Some(SocketAddr::new(loopback(server.ip()), *number))
+    }
+
+    /// The server for which the address `stub` answers.
+    pub fn server_at(&self, stub: SocketAddr) -> Option<SocketAddr> {
+        let ports = self.ports.borrow();
+        let mut ports = ports.iter();
+        let is_there = |server: IpAddr| loopback(server) == stub.ip();
+        let (server, _) =
+            ports.find(|(server, number)| **number == stub.port() && is_there(**server))?;
+        Some(SocketAddr::new(*server, PORT))
     }
 
     /// The ports, as they come.
@@ -123,6 +140,8 @@ impl OpenPorts {
     }
 }
 
+/// Where name servers listen.
+const PORT: u16 = 53;
 /// Files are read for it.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Sixteen links with four servers each, and those of the machine, are never all there.

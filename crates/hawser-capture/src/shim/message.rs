@@ -7,18 +7,19 @@
 //! |---|---|
 //! | 0–3 | `hwsr` |
 //! | 4 | version, 1 |
-//! | 5 | 1: a connection is about to be made; 2: what is this one's destination |
+//! | 5 | 1: a connection is about to be made; 2: what is this one's destination; 3: which address |
+//! | | answers for this name server; 4: for which name server does this address answer |
 //! | 6 | family of the address: 4 or 6; for 2: 0 |
 //! | 7 | 0 |
 //! | 8–23 | the secret of this daemon |
-//! | 24–31 | the socket's cookie |
+//! | 24–31 | the socket's cookie; for 3 and 4: 0 |
 //! | 32–33 | port |
 //! | 34–49 | address |
 //!
 //! | answer, bytes | meaning |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | 0: connect as asked; 1: connect to the daemon; 2: the destination is this address |
+//! | 1 | 0: as asked; 1: connect to the daemon; 2: it is this address |
 //! | 2 | family, as above |
 //! | 3 | 0 |
 //! | 4–5 | port |
@@ -31,13 +32,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct Request {
     /// Secret of the daemon.
     pub token: [u8; TOKEN_LENGTH],
-    /// Cookie of the socket, unique until the next boot.
+    /// Cookie of the socket, unique until the next boot; 0 where it is about no socket.
     pub cookie: u64,
     /// The question.
     pub operation: Operation,
 }
 
-/// A question about a socket.
+/// A question about a socket, or about a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The socket is about to connect to this address: may it, or does the daemon take the
@@ -45,17 +46,21 @@ pub enum Operation {
     Connect(SocketAddr),
     /// The socket is connected to the daemon: what is the original destination?
     Peer,
+    /// Which address of the daemon's answers for this name server?
+    StubOf(SocketAddr),
+    /// For which name server does this address of the daemon's answer?
+    ServerAt(SocketAddr),
 }
 
 /// An answer to the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Connect as the program asked.
+    /// As the program asked.
     Leave,
     /// Connect to the daemon.
     Redirect,
-    /// The original destination is this address.
-    Peer(SocketAddr),
+    /// It is this address.
+    Address(SocketAddr),
 }
 
 /// Reason why a request is refused.
@@ -105,7 +110,8 @@ impl Request {
         let (token, rest) = rest.split_first_chunk().ok_or(Malformed::Field)?;
         let (cookie, rest) = rest.split_first_chunk().ok_or(Malformed::Field)?;
         let cookie = u64::from_le_bytes(*cookie);
-        if cookie == 0 || *zero != 0 {
+        let is_about_socket = matches!(operation, 1 | 2);
+        if (cookie == 0) == is_about_socket || *zero != 0 {
             return Err(Malformed::Field);
         }
         let operation = match operation {
@@ -113,6 +119,8 @@ impl Request {
             2 if *family != 0 => return Err(Malformed::Family(*family)),
             2 if rest.iter().any(|&byte| byte != 0) => return Err(Malformed::Field),
             2 => Operation::Peer,
+            3 => Operation::StubOf(read_address(*family, rest)?),
+            4 => Operation::ServerAt(read_address(*family, rest)?),
             other => return Err(Malformed::Operation(*other)),
         };
         Ok(Self {
@@ -128,12 +136,15 @@ impl Request {
         bytes[..5].copy_from_slice(&[b'h', b'w', b's', b'r', VERSION]);
         bytes[8..24].copy_from_slice(&self.token);
         bytes[24..32].copy_from_slice(&self.cookie.to_le_bytes());
-        match self.operation {
-            Operation::Connect(address) => {
-                bytes[5] = 1;
-                bytes[6] = write_address(address, &mut bytes[32..]);
-            }
-            Operation::Peer => bytes[5] = 2,
+        let (operation, address) = match self.operation {
+            Operation::Connect(address) => (1, Some(address)),
+            Operation::Peer => (2, None),
+            Operation::StubOf(server) => (3, Some(server)),
+            Operation::ServerAt(stub) => (4, Some(stub)),
+        };
+        bytes[5] = operation;
+        if let Some(address) = address {
+            bytes[6] = write_address(address, &mut bytes[32..]);
         }
         bytes
     }
@@ -146,7 +157,7 @@ impl Answer {
         match self {
             Self::Leave => {}
             Self::Redirect => bytes[1] = 1,
-            Self::Peer(address) => {
+            Self::Address(address) => {
                 bytes[1] = 2;
                 bytes[2] = write_address(address, &mut bytes[4..]);
             }
@@ -215,10 +226,26 @@ mod tests {
         expected.extend([2, 1, 0, 0, 0, 0, 0, 0, 0, 80, 192, 0, 2, 1]);
         expected.resize(REQUEST_LENGTH, 0);
         assert_eq!(connect("192.0.2.1:80").to_bytes().to_vec(), expected);
-        let answer = Answer::Peer("192.0.2.1:80".parse().unwrap()).to_bytes();
+        let answer = Answer::Address("192.0.2.1:80".parse().unwrap()).to_bytes();
         assert_eq!(answer[..11], [1, 2, 4, 0, 0, 80, 192, 0, 2, 1, 0]);
         assert_eq!(Answer::Redirect.to_bytes()[..3], [1, 1, 0]);
         assert_eq!(Answer::Leave.to_bytes()[..3], [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_question_about_a_name_server_is_about_no_socket() {
+        let mut bytes = connect("192.0.2.1:53").to_bytes();
+        bytes[24..32].fill(0);
+        assert_eq!(Request::read(&bytes), Err(Malformed::Field));
+        for (operation, expected) in [
+            (3, Operation::StubOf("192.0.2.1:53".parse().unwrap())),
+            (4, Operation::ServerAt("192.0.2.1:53".parse().unwrap())),
+        ] {
+            bytes[5] = operation;
+            assert_eq!(Request::read(&bytes).unwrap().operation, expected);
+        }
+        bytes[5] = 5;
+        assert_eq!(Request::read(&bytes), Err(Malformed::Operation(5)));
     }
 
     #[test]
@@ -230,7 +257,7 @@ mod tests {
         };
         assert_eq!(with(0, b'x'), Malformed::Magic);
         assert_eq!(with(4, 9), Malformed::Version(9));
-        assert_eq!(with(5, 3), Malformed::Operation(3));
+        assert_eq!(with(5, 3), Malformed::Field, "with the cookie of a socket");
         assert_eq!(with(6, 5), Malformed::Family(5));
         assert_eq!(with(7, 1), Malformed::Field);
         assert_eq!(with(49, 1), Malformed::Field, "beyond an IPv4 address");
@@ -263,7 +290,7 @@ mod tests {
         #[test]
         fn whatever_is_read_is_written_the_same(
             bytes in any::<[u8; REQUEST_LENGTH - 6]>(),
-            operation in 1..=2_u8,
+            operation in 1..=4_u8,
         ) {
             let mut request = *b"hwsr\x01\x01............................................";
             request[5] = operation;
@@ -272,6 +299,9 @@ mod tests {
             request[7] = 0;
             if request[6] == 4 {
                 request[38..].fill(0);
+            }
+            if operation > 2 {
+                request[24..32].fill(0);
             }
             if let Ok(read) = Request::read(&request) {
                 prop_assert_eq!(read.to_bytes(), request);

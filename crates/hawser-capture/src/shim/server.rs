@@ -17,7 +17,7 @@ use super::message::{Answer, Operation, REQUEST_LENGTH, Request, TOKEN_LENGTH};
 use super::registry::Registry;
 use crate::process::Process;
 
-/// Decision whether to take a connection.
+/// Decision whether to take a connection, and who answers what name servers are asked.
 pub trait Admit: Send + Sync + 'static {
     /// Tells whether the daemon takes the connection of `process` to `destination`. The program
     /// waits meanwhile.
@@ -26,6 +26,12 @@ pub trait Admit: Send + Sync + 'static {
         destination: SocketAddr,
         process: &Process,
     ) -> impl Future<Output = bool> + Send;
+
+    /// The loopback address that answers for the name server `server`, if there is one.
+    fn stub_of(&self, server: SocketAddr) -> Option<SocketAddr>;
+
+    /// The name server for which the loopback address `stub` answers.
+    fn server_at(&self, stub: SocketAddr) -> Option<SocketAddr>;
 }
 
 /// The socket for requests of shims; it is closed when this is dropped.
@@ -134,11 +140,11 @@ impl<A: Admit> Context<A> {
 
     async fn answer(&self, request: &Request, id: Option<u32>, user: u32) -> Answer {
         let cookie = request.cookie;
+        let address = |found: Option<_>| found.map_or(Answer::Leave, Answer::Address);
         match request.operation {
-            Operation::Peer => self
-                .registry
-                .peer(cookie)
-                .map_or(Answer::Leave, Answer::Peer),
+            Operation::Peer => address(self.registry.peer(cookie)),
+            Operation::StubOf(server) => address(self.admit.stub_of(server)),
+            Operation::ServerAt(stub) => address(self.admit.server_at(stub)),
             Operation::Connect(destination) if is_local(destination.ip()) => Answer::Leave,
             Operation::Connect(destination) => {
                 let process = Process::read(id, user);

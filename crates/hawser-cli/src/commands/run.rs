@@ -125,7 +125,10 @@ async fn run_with_gateway(
             let how = (config.connection.scheduler, usage);
             kernel.run_bonded(args, dialer, how, sources).await
         }
-        None => shimmed::run(setup, args, dialer, leads_out).await,
+        None => {
+            let director = sources.direct.director();
+            shimmed::run(setup, args, (dialer, director), leads_out).await
+        }
     };
     keeping.finish(&client).await;
     client.close(END_PATIENCE).await;
@@ -142,7 +145,8 @@ async fn run_shimmed(
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {
     let dialer = Arc::new(direct.dialer(None, peering.as_ref().map(Peering::peers)));
-    let ended = shimmed::run(setup, args, dialer, leads_out).await;
+    let by = (dialer, direct.director());
+    let ended = shimmed::run(setup, args, by, leads_out).await;
     if let Some(peering) = peering {
         peering.sessions.close(END_PATIENCE).await;
     }

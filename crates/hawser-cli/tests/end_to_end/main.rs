@@ -20,6 +20,7 @@ mod origin;
 mod own_addresses;
 mod peer;
 mod program;
+mod program_names;
 mod rules;
 mod service;
 mod silent_link;

@@ -3,9 +3,8 @@
 use std::process::Command;
 use std::time::Instant;
 
-use hawser_capture::{Capture, RunGroup, Settings};
 use hawser_skip::name_server::{NameServer, serve_names_if_asked};
-use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root, ip};
+use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 use serde_json::Value;
 
 use super::connections::{add_link, serve_there};
@@ -13,15 +12,15 @@ use super::origin;
 use super::program::{Daemon, Place, read, until};
 
 /// Two links to a router, where a gateway and a name server run.
-pub(super) struct Net {
-    pub(super) place: Place,
-    pub(super) router: Neighbour,
+pub(crate) struct Net {
+    pub(crate) place: Place,
+    pub(crate) router: Neighbour,
     /// Ended before its namespace.
     _server: NameServer,
 }
 
 impl Net {
-    pub(super) fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let router = Neighbour::start();
         ip("link set lo up");
         router.ip("link set lo up");
@@ -49,7 +48,7 @@ impl Net {
     }
 
     /// What goes by this link is lost from now on, either way. It keeps its carrier and its routes.
-    pub(super) fn set_silent(&self, link: &str) {
+    pub(crate) fn set_silent(&self, link: &str) {
         let net = if link == "dsl" { 1 } else { 2 };
         // A neighbour's address that nobody has.
         let nobody = format!("lladdr 02:00:00:00:00:ff nud permanent dev {link}");
@@ -88,7 +87,7 @@ impl Net {
     }
 
     /// `hawser up`, whose system asks the name server over the first link.
-    pub(super) fn up(&self, arguments: &[&str]) -> Daemon {
+    pub(crate) fn up(&self, arguments: &[&str]) -> Daemon {
         let mut up = self.command(HAWSER);
         up.arg("--state").arg(self.place.path("client"));
         up.args(["up", "--listen", "127.0.0.1:0"]).args(arguments);
@@ -96,18 +95,10 @@ impl Net {
     }
 
     /// `program`, which asks the name server over the first link.
-    fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
         self.cover(&mut command, program);
         command
-    }
-
-    /// Looks names up by the C library, one after the other, under `hawser run`.
-    fn look_up_under_run(&self, via: &str, silent: &str) {
-        let mut run = self.command(HAWSER);
-        run.arg("--state").arg(self.place.path("client"));
-        run.args(["run", "--via", via, "--", "bash", "-c", LOOK_UP]);
-        found(run, &format!("{silent} silent, run --via {via}"));
     }
 
     /// Arguments of `unshare` that run `program` with another `resolv.conf`.
@@ -168,12 +159,20 @@ impl Drop for Net {
     }
 }
 
+/// The addresses by which the router's programs answer over each link if they do not say.
+pub(crate) fn answer_from(router: &Neighbour, addresses: [&str; 2]) {
+    for ((net, link), address) in [(1, "dsl"), (2, "lte")].into_iter().zip(addresses) {
+        let network = format!("10.{net}.0.0/24");
+        router.ip(&format!("route replace {network} dev {link} src {address}"));
+    }
+}
+
 /// Runs `body` with either link silent.
-fn with_either_silent(test: &str, body: impl Fn(&Net, &str)) {
+pub(crate) fn with_either_silent(test: &str, body: impl Fn(&Net, &str)) {
     in_namespace(test, || each_silent(test, body));
 }
 
-fn each_silent(test: &str, body: impl Fn(&Net, &str)) {
+pub(crate) fn each_silent(test: &str, body: impl Fn(&Net, &str)) {
     serve_names_if_asked();
     if !has_mounts() {
         hawser_skip::skip(&format!("end_to_end::{test}"), "no mount namespace here");
@@ -184,21 +183,7 @@ fn each_silent(test: &str, body: impl Fn(&Net, &str)) {
     }
 }
 
-/// Runs `command`, which looks names up by [`LOOK_UP`], and tells the times.
-fn found(mut command: Command, what: &str) {
-    let output = command.output().unwrap();
-    let (out, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert_eq!(out, format!("{GATEWAY}\n").repeat(3), "{what}: {errors}");
-    println!(
-        "{what}: new names after {}",
-        errors.trim().replace('\n', ", ")
-    );
-}
-
-pub(super) fn has_mounts() -> bool {
+pub(crate) fn has_mounts() -> bool {
     let tried = Command::new("unshare")
         .args(["--mount", "--", "true"])
         .status();
@@ -288,57 +273,7 @@ fn programs_reach_servers_by_name_although_any_one_link_is_silent() {
     });
 }
 
-#[test]
-fn programs_find_names_under_run_although_any_one_link_is_silent() {
-    let test = "silent_link::programs_find_names_under_run_although_any_one_link_is_silent";
-    in_namespace_of_root(test, || {
-        serve_names_if_asked();
-        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
-        if tried.code != 0 {
-            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
-            return;
-        }
-        each_silent(test, |net, silent| {
-            net.set_silent(silent);
-            net.look_up_under_run("kernel", silent);
-        });
-    });
-}
-
-#[test]
-fn programs_find_names_in_a_captured_group_although_any_one_link_is_silent() {
-    let test =
-        "silent_link::programs_find_names_in_a_captured_group_although_any_one_link_is_silent";
-    in_namespace_of_root(test, || {
-        each_silent(test, |net, silent| {
-            let group = RunGroup::create().and_then(|group| {
-                Capture::start(group.path(), &Settings::default())?;
-                Ok(group)
-            });
-            let group = match group {
-                Ok(group) => group,
-                Err(error) => {
-                    let test = format!("end_to_end::{test}");
-                    return hawser_skip::skip(&test, &error.to_string());
-                }
-            };
-            let scope = format!("cgroup:{}", group.path().display());
-            let client = net.up(&["--direct", "--capture", &scope]);
-            let listens = || client.listen(&net.place).is_some();
-            until("it captures", listens, || client.log());
-            net.set_silent(silent);
-            let mut shell = net.command("bash");
-            group.enter(shell.args(["-c", LOOK_UP])).unwrap();
-            found(shell, &format!("{silent} silent, up --capture"));
-            client.kill();
-        });
-    });
-}
-
-/// Looks three new names up in turn, and says how long each took.
-const LOOK_UP: &str = "TIMEFORMAT=%R; for name in first second third; do \
-                       time getent ahosts $name.example.org | head -1 | cut -d ' ' -f 1; done";
-const HAWSER: &str = env!("CARGO_BIN_EXE_hawser");
+pub(crate) const HAWSER: &str = env!("CARGO_BIN_EXE_hawser");
 /// Addresses as on the internet, behind either link.
-const GATEWAY: &str = "11.22.33.44";
-const SERVER: &str = "11.22.33.53";
+pub(crate) const GATEWAY: &str = "11.22.33.44";
+pub(crate) const SERVER: &str = "11.22.33.53";

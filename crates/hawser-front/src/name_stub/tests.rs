@@ -176,6 +176,14 @@ async fn servers_of_the_machine_have_ports_as_they_come() {
     let known = |ports: &StubPorts| -> Vec<IpAddr> { ports.borrow().keys().copied().collect() };
     let first: IpAddr = "127.0.0.53".parse().unwrap();
     assert_eq!(known(&ports), [first]);
+    let port = ports.borrow()[&first];
+    let (server, own) = ((first, 53).into(), SocketAddr::from(([127, 0, 0, 1], port)));
+    assert_eq!(
+        (stub.stub_of(server), stub.server_at(own)),
+        (Some(own), Some(server))
+    );
+    assert_eq!(stub.stub_of((first, 54).into()), None);
+    assert_eq!(stub.server_at((first, port).into()), None);
     ports.mark_unchanged();
     std::fs::write(&config, "nameserver 192.0.2.1\n").unwrap();
     ports.changed().await.unwrap();

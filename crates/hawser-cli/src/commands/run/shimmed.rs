@@ -1,7 +1,7 @@
 //! Takes a program's connections by the library that it loads.
 
 use std::env;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_capture::process::Process;
 use hawser_capture::shim::{Admit, Open, Registry, ShimFile, ShimServer, unaffected};
+use hawser_front::connection::SharedDirector;
+use hawser_front::name_stub::NameStub;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::links::{Link, Routes, full_tunnel, usable};
@@ -20,14 +22,19 @@ use crate::args::RunArgs;
 use crate::daemon::proxy::links::Links;
 use crate::setup::Setup;
 
-/// Runs the program with its connections made by `dialer`.
+/// Runs the program with its connections made by `dialer`, and names found over the links of
+/// `director`.
 pub(super) async fn run<D: Dialer>(
     setup: &Setup,
     args: &RunArgs,
-    dialer: Arc<D>,
+    (dialer, director): (Arc<D>, SharedDirector),
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {
-    let shims = ShimServer::start(leads_out).context("can't hear of the program's connections")?;
+    let admission = Admission {
+        leads_out,
+        names: NameStub::start(director).await,
+    };
+    let shims = ShimServer::start(admission).context("can't hear of the program's connections")?;
     let registry = shims.registry().clone();
     let server = RedirectServer::bind(dialer, Announced(registry.clone()))
         .await
@@ -86,9 +93,28 @@ pub(super) struct LeadsOut {
     pub(super) routes: Routes,
 }
 
-impl Admit for LeadsOut {
+/// What is taken of a program.
+struct Admission {
+    leads_out: LeadsOut,
+    names: NameStub,
+}
+
+impl Admit for Admission {
     async fn admits(&self, to: SocketAddr, _: &Process) -> bool {
-        let to = to.ip();
+        self.leads_out.takes(to.ip()).await
+    }
+
+    fn stub_of(&self, server: SocketAddr) -> Option<SocketAddr> {
+        self.names.stub_of(server)
+    }
+
+    fn server_at(&self, stub: SocketAddr) -> Option<SocketAddr> {
+        self.names.server_at(stub)
+    }
+}
+
+impl LeadsOut {
+    async fn takes(&self, to: IpAddr) -> bool {
         let leads = |link: &Link| link.source_address(to).is_some() && link.has_default_route(to);
         let reached = {
             let links = self.links.borrow();

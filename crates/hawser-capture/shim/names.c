@@ -1,0 +1,249 @@
+/*
+ * What a program asks name servers goes to ports of the daemon's on loopback, each of which answers
+ * for one server.
+ *
+ * The C library's resolver cannot be reached from outside: its calls do not come by here. But it
+ * asks the servers that the thread's state names (`_res`, resolv.h), with their ports. So before
+ * the calls that look names up, the daemon's ports are written there. Programs that ask by
+ * themselves are turned with their sockets, and hear answers from the servers that they asked.
+ *
+ * Everything that goes wrong here ends in the question that the program asked.
+ */
+
+#include <errno.h>
+#include <netdb.h>
+#include <resolv.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+enum { NAME_PORT = 53 };
+
+/* Something was turned here, so that answers may come from the daemon. */
+static int has_turned;
+
+static int is_loopback(const struct place *place)
+{
+    static const uint8_t v4[16] = {127, 0, 0, 1}, v6[16] = {[15] = 1};
+    return memcmp(place->address, place->family == 4 ? v4 : v6, sizeof v4) == 0;
+}
+
+/* One server of the C library's resolver. 0: none of the daemon's ports answers for it any more. */
+static int turn_server(struct sockaddr *server, socklen_t length)
+{
+    struct place place, found;
+    struct sockaddr_in6 address;
+    if (!read_place(server, length, &place))
+        return 1;
+    if (place.port == NAME_PORT) {
+        if (counterpart(OP_STUB, &place, &found) == 1) {
+            write_place(&found, server->sa_family, &address);
+            memcpy(server, &address, length);
+            has_turned = 1;
+        }
+        return 1;
+    }
+    return !has_turned || !is_loopback(&place) || counterpart(OP_SERVER, &place, &found) >= 0;
+}
+
+static int turn_servers(struct __res_state *state)
+{
+    int stays = 1;
+    for (int i = 0; i < state->nscount && i < MAXNS; i++) {
+        struct sockaddr_in *v4 = &state->nsaddr_list[i];
+        struct sockaddr_in6 *v6 = state->_u._ext.nsaddrs[i];
+        if (v4->sin_family == AF_INET)
+            stays &= turn_server((struct sockaddr *)v4, sizeof *v4);
+        else if (v4->sin_family == 0 && v6 && v6->sin6_family == AF_INET6)
+            stays &= turn_server((struct sockaddr *)v6, sizeof *v6);
+    }
+    return stays;
+}
+
+/* Before a call that looks names up: each thread has a state of its own, and the C library reads it
+   anew when its file has changed. */
+static void turn_resolver(void)
+{
+    static struct __res_state *(*own_state)(void);
+    static int (*first_init)(struct __res_state *);
+    static int (*again)(void);
+    int before = errno;
+    if (!ready)
+        return;
+    find_next(&own_state, "__res_state");
+    find_next(&first_init, "__res_ninit");
+    find_next(&again, "__res_init");
+    struct __res_state *state = own_state ? own_state() : NULL;
+    if (state && first_init && again
+        && (state->options & RES_INIT || first_init(state) == 0)
+        && !turn_servers(state)) {
+        /* The daemon has gone. */
+        has_turned = 0;
+        again();
+    }
+    errno = before;
+}
+
+/* A socket for questions that the program has not bound to anything. */
+static int may_be_turned(int fd, sa_family_t family)
+{
+    static const struct in6_addr anywhere;
+    struct place own;
+    struct sockaddr_in6 address;
+    socklen_t length = sizeof address;
+    int type = number(fd, SOL_SOCKET, SO_TYPE);
+    if ((type != SOCK_DGRAM && type != SOCK_STREAM) || number(fd, SOL_SOCKET, SO_DOMAIN) != family
+        || !is_unbound(fd) || syscall(SYS_getsockname, fd, &address, &length) != 0
+        || !read_place((struct sockaddr *)&address, length, &own))
+        return 0;
+    /* One that has asked before has the loopback address. */
+    return is_loopback(&own) || memcmp(own.address, &anywhere, sizeof anywhere) == 0;
+}
+
+int turn_question(int fd, const struct sockaddr *to, socklen_t *length, struct sockaddr_in6 *stub)
+{
+    struct place place, found;
+    int before = errno;
+    if (!ready || !read_place(to, *length, &place) || place.port != NAME_PORT)
+        return 0;
+    int turned = may_be_turned(fd, to->sa_family) && counterpart(OP_STUB, &place, &found) == 1;
+    errno = before;
+    if (!turned)
+        return 0;
+    *length = write_place(&found, to->sa_family, stub);
+    has_turned = 1;
+    return 1;
+}
+
+int source_of_answer(const struct place *from, struct place *server)
+{
+    return ready && has_turned && is_loopback(from) && counterpart(OP_SERVER, from, server) == 1;
+}
+
+/* Writes the server over the daemon's address that an answer came from. */
+static void show_server(struct sockaddr *from, socklen_t room, socklen_t length)
+{
+    struct place place, server;
+    struct sockaddr_in6 address;
+    int before = errno;
+    if (has_turned && from && length <= room && read_place(from, length, &place)
+        && source_of_answer(&place, &server)) {
+        write_place(&server, from->sa_family, &address);
+        memcpy(from, &address, length);
+    }
+    errno = before;
+}
+
+EXPORT ssize_t recvfrom(int fd, void *restrict data, size_t size, int flags,
+                        struct sockaddr *restrict from, socklen_t *restrict length)
+{
+    static ssize_t (*next)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+    socklen_t room = length ? *length : 0;
+    if (!next)
+        find_next(&next, "recvfrom");
+    ssize_t got = next ? next(fd, data, size, flags, from, length)
+                       : syscall(SYS_recvfrom, fd, data, size, flags, from, length);
+    if (got >= 0 && from && length)
+        show_server(from, room, *length);
+    return got;
+}
+
+/* What programs call whose compiler knows the size of their memory. */
+EXPORT ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t memory, int flags,
+                              struct sockaddr *from, socklen_t *length)
+{
+    if (size > memory)
+        __builtin_trap();
+    return recvfrom(fd, data, size, flags, from, length);
+}
+
+EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    static ssize_t (*next)(int, struct msghdr *, int);
+    socklen_t room = message ? message->msg_namelen : 0;
+    if (!next)
+        find_next(&next, "recvmsg");
+    ssize_t got = next ? next(fd, message, flags) : syscall(SYS_recvmsg, fd, message, flags);
+    if (got >= 0 && message)
+        show_server(message->msg_name, room, message->msg_namelen);
+    return got;
+}
+
+/* As in the C library, which declares it for programs that ask for extensions. */
+struct messages {
+    struct msghdr one;
+    unsigned int length;
+};
+
+EXPORT int recvmmsg(int fd, struct messages *all, unsigned int count, int flags, void *patience)
+{
+    static int (*next)(int, struct messages *, unsigned int, int, void *);
+    if (!next)
+        find_next(&next, "recvmmsg");
+    int got = next ? next(fd, all, count, flags, patience)
+                   : (int)syscall(SYS_recvmmsg, fd, all, count, flags, patience);
+    for (int i = 0; i < got; i++)
+        show_server(all[i].one.msg_name, sizeof(struct sockaddr_in6), all[i].one.msg_namelen);
+    return got;
+}
+
+EXPORT int sendmmsg(int fd, struct messages *all, unsigned int count, int flags)
+{
+    static int (*next)(int, struct messages *, unsigned int, int);
+    struct sockaddr_in6 stub;
+    if (!next)
+        find_next(&next, "sendmmsg");
+    /* One that is turned goes alone: the program sends the rest with its next call. */
+    if (count > 0) {
+        struct messages first = all[0];
+        if (turn_question(fd, first.one.msg_name, &first.one.msg_namelen, &stub)) {
+            first.one.msg_name = &stub;
+            int sent = next ? next(fd, &first, 1, flags)
+                            : (int)syscall(SYS_sendmmsg, fd, &first, 1, flags);
+            if (sent == 1)
+                all[0].length = first.length;
+            return sent;
+        }
+    }
+    return next ? next(fd, all, count, flags) : (int)syscall(SYS_sendmmsg, fd, all, count, flags);
+}
+
+/* A function of the C library that looks names up; `failed` is for one that has none. */
+#define LOOKS_UP(type, name, parameters, arguments, failed)                                       \
+    EXPORT type name parameters                                                                   \
+    {                                                                                             \
+        static type(*next) parameters;                                                            \
+        turn_resolver();                                                                          \
+        if (!next)                                                                                \
+            find_next(&next, #name);                                                              \
+        return next ? next arguments : failed;                                                    \
+    }
+
+LOOKS_UP(int, getaddrinfo,
+         (const char *restrict host, const char *restrict service,
+          const struct addrinfo *restrict hints, struct addrinfo **restrict found),
+         (host, service, hints, found), EAI_FAIL)
+LOOKS_UP(int, getnameinfo,
+         (const struct sockaddr *restrict address, socklen_t length, char *restrict host,
+          socklen_t host_size, char *restrict service, socklen_t service_size, int flags),
+         (address, length, host, host_size, service, service_size, flags), EAI_FAIL)
+LOOKS_UP(struct hostent *, gethostbyname, (const char *host), (host), NULL)
+LOOKS_UP(struct hostent *, gethostbyname2, (const char *host, int family), (host, family), NULL)
+LOOKS_UP(struct hostent *, gethostbyaddr, (const void *address, socklen_t length, int family),
+         (address, length, family), NULL)
+LOOKS_UP(int, gethostbyname_r,
+         (const char *restrict host, struct hostent *restrict found, char *restrict memory,
+          size_t size, struct hostent **restrict result, int *restrict problem),
+         (host, found, memory, size, result, problem), EAI_FAIL)
+LOOKS_UP(int, gethostbyname2_r,
+         (const char *restrict host, int family, struct hostent *restrict found,
+          char *restrict memory, size_t size, struct hostent **restrict result,
+          int *restrict problem),
+         (host, family, found, memory, size, result, problem), EAI_FAIL)
+LOOKS_UP(int, gethostbyaddr_r,
+         (const void *restrict address, socklen_t length, int family,
+          struct hostent *restrict found, char *restrict memory, size_t size,
+          struct hostent **restrict result, int *restrict problem),
+         (address, length, family, found, memory, size, result, problem), EAI_FAIL)
