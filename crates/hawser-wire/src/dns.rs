@@ -261,6 +261,21 @@ fn announced_limit(query: &[u8]) -> Result<u16, DnsError> {
     Err(DnsError::Truncated)
 }
 
+/// The answer to the message `query` that the server could not find out (SERVFAIL); none if `query`
+/// is no question.
+pub fn failure(query: &[u8]) -> Option<Vec<u8>> {
+    let header = Header::read(query).ok()?;
+    if header.flags & (IS_ANSWER | OPCODE) != 0 {
+        return None;
+    }
+    let (question, _) = header.question(query).ok()?;
+    let mut out = query[..HEADER + question.len()].to_vec();
+    let flags = IS_ANSWER | header.flags & RECURSION_DESIRED | RECURSION_AVAILABLE | SERVER_FAILURE;
+    out[2..4].copy_from_slice(&flags.to_be_bytes());
+    out[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+    Some(out)
+}
+
 /// The answer `message` without its records, marked as truncated, so that the asker asks again over
 /// TCP.
 pub fn cut(message: &[u8]) -> Vec<u8> {
@@ -364,7 +379,9 @@ const IS_ANSWER: u16 = 0x8000;
 const OPCODE: u16 = 0x7800;
 const TRUNCATED: u16 = 0x0200;
 const RECURSION_DESIRED: u16 = 0x0100;
+const RECURSION_AVAILABLE: u16 = 0x0080;
 const CODE: u16 = 0x000f;
+const SERVER_FAILURE: u16 = 2;
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
 const TYPE_OPT: u16 = 41;

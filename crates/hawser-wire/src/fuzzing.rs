@@ -59,6 +59,8 @@ pub fn fuzz_dns(data: &[u8]) {
     let _ = question.is_ordinary();
     assert!(crate::dns::datagram_limit(&message) >= 512);
     assert!(crate::dns::cut(&message).len() <= message.len());
+    let failure = crate::dns::failure(&message).and_then(|it| question.decode_answer(&it).ok()?);
+    assert!(failure.is_some_and(|answer| !answer.has_records));
     message[2] |= 0x80;
     match question.decode_answer(&message) {
         Ok(Some(answer)) => assert!(answer.has_records || answer.addresses.is_empty()),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
+use hawser_wire::dns::failure;
 
 use super::limits::Limits;
 
@@ -15,11 +16,16 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    /// The answer to `query`, which was meant for `server`.
+    /// The answer to `query`, which was meant for `server`. If there is none, the answer says that
+    /// nobody could find out, so that a program on a machine without links need not wait. None for
+    /// what is no question.
     pub(super) async fn answer(&self, query: &[u8], server: SocketAddr) -> Option<Vec<u8>> {
-        let answer = self.names.answer(query, server, &(self.links)()).await;
-        answer
-            .inspect_err(|error| tracing::debug!(%server, %error, "a program gets no answer"))
-            .ok()
+        match self.names.answer(query, server, &(self.links)()).await {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                tracing::debug!(%server, %error, "there is no answer for a program");
+                failure(query)
+            }
+        }
     }
 }

@@ -165,6 +165,20 @@ async fn nonsense_is_dropped_and_harms_nobody() {
 }
 
 #[tokio::test]
+async fn a_server_that_cannot_be_reached_is_told_at_once() {
+    let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let server = closed.local_addr().unwrap();
+    drop(closed);
+    let (_port, address) = port_for(server).await;
+    let query = question(7);
+    let failure = hawser_wire::dns::failure(&query).unwrap();
+    assert_eq!(ask(&asker(address).await, &query).await, failure);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    write(&mut stream, &query).await;
+    assert_eq!(read(&mut stream).await, Some(failure));
+}
+
+#[tokio::test]
 async fn servers_of_the_machine_have_ports_as_they_come() {
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("etc/resolv.conf");

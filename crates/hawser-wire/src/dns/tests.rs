@@ -162,6 +162,22 @@ fn an_answer_that_is_cut_keeps_its_question() {
     assert_eq!(super::cut(b"\0\0"), b"\0\0");
 }
 
+#[test]
+fn a_failure_answers_its_question() {
+    let mut query = DnsQuestion::encode(7, &name("a.example"), AddressRecord::A);
+    let question = DnsQuestion::decode(&query).unwrap();
+    let end = query.len();
+    query[11] = 1;
+    query.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\0");
+    let failure = failure(&query).unwrap();
+    assert_eq!(failure.len(), end);
+    let read = question.decode_answer(&failure).unwrap().unwrap();
+    assert_eq!(read.code, AnswerCode::Failed(2));
+    query[2] |= 0x28;
+    assert_eq!(super::failure(&query), None);
+    assert_eq!(super::failure(b"\0\0"), None);
+}
+
 proptest! {
     #[test]
     fn a_question_that_was_written_is_read_and_its_answer_too(
