@@ -19,10 +19,36 @@
 
 #include "shim.h"
 
-enum { NAME_PORT = 53 };
+enum { NAME_PORT = 53, MAX_SHOWN = 64 /* datagrams of one call */ };
+
+/* As in the C library, which declares it for programs that ask for extensions. */
+struct messages {
+    struct msghdr one;
+    unsigned int length;
+};
 
 /* Something was turned here, so that answers may come from the daemon. */
 static int has_turned;
+
+/* What the next library in line does; none before they are found at load. */
+static ssize_t (*next_recvfrom)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+static ssize_t (*next_recvmsg)(int, struct msghdr *, int);
+static int (*next_recvmmsg)(int, struct messages *, unsigned int, int, void *);
+static int (*next_sendmmsg)(int, struct messages *, unsigned int, int);
+static struct __res_state *(*own_state)(void);
+static int (*first_init)(struct __res_state *);
+static int (*init_again)(void);
+
+__attribute__((constructor)) static void set_up(void)
+{
+    find_next(&next_recvfrom, "recvfrom");
+    find_next(&next_recvmsg, "recvmsg");
+    find_next(&next_recvmmsg, "recvmmsg");
+    find_next(&next_sendmmsg, "sendmmsg");
+    find_next(&own_state, "__res_state");
+    find_next(&first_init, "__res_ninit");
+    find_next(&init_again, "__res_init");
+}
 
 static int is_loopback(const struct place *place)
 {
@@ -66,22 +92,16 @@ static int turn_servers(struct __res_state *state)
    anew when its file has changed. */
 static void turn_resolver(void)
 {
-    static struct __res_state *(*own_state)(void);
-    static int (*first_init)(struct __res_state *);
-    static int (*again)(void);
     int before = errno;
-    if (!ready)
+    if (!ready || !own_state || !first_init || !init_again)
         return;
-    find_next(&own_state, "__res_state");
-    find_next(&first_init, "__res_ninit");
-    find_next(&again, "__res_init");
-    struct __res_state *state = own_state ? own_state() : NULL;
-    if (state && first_init && again
+    struct __res_state *state = own_state();
+    if (state
         && (state->options & RES_INIT || first_init(state) == 0)
         && !turn_servers(state)) {
         /* The daemon has gone. */
         has_turned = 0;
-        again();
+        init_again();
     }
     errno = before;
 }
@@ -139,12 +159,12 @@ static void show_server(struct sockaddr *from, socklen_t room, socklen_t length)
 EXPORT ssize_t recvfrom(int fd, void *restrict data, size_t size, int flags,
                         struct sockaddr *restrict from, socklen_t *restrict length)
 {
-    static ssize_t (*next)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+    ssize_t got;
     socklen_t room = length ? *length : 0;
-    if (!next)
-        find_next(&next, "recvfrom");
-    ssize_t got = next ? next(fd, data, size, flags, from, length)
-                       : syscall(SYS_recvfrom, fd, data, size, flags, from, length);
+    if (next_recvfrom)
+        got = next_recvfrom(fd, data, size, flags, from, length);
+    else
+        got = syscall(SYS_recvfrom, fd, data, size, flags, from, length);
     if (got >= 0 && from && length)
         show_server(from, room, *length);
     return got;
@@ -161,89 +181,98 @@ EXPORT ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t memory, in
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-    static ssize_t (*next)(int, struct msghdr *, int);
+    ssize_t got;
     socklen_t room = message ? message->msg_namelen : 0;
-    if (!next)
-        find_next(&next, "recvmsg");
-    ssize_t got = next ? next(fd, message, flags) : syscall(SYS_recvmsg, fd, message, flags);
+    if (next_recvmsg)
+        got = next_recvmsg(fd, message, flags);
+    else
+        got = syscall(SYS_recvmsg, fd, message, flags);
     if (got >= 0 && message)
         show_server(message->msg_name, room, message->msg_namelen);
     return got;
 }
 
-/* As in the C library, which declares it for programs that ask for extensions. */
-struct messages {
-    struct msghdr one;
-    unsigned int length;
-};
-
 EXPORT int recvmmsg(int fd, struct messages *all, unsigned int count, int flags, void *patience)
 {
-    static int (*next)(int, struct messages *, unsigned int, int, void *);
-    if (!next)
-        find_next(&next, "recvmmsg");
-    int got = next ? next(fd, all, count, flags, patience)
-                   : (int)syscall(SYS_recvmmsg, fd, all, count, flags, patience);
-    for (int i = 0; i < got; i++)
-        show_server(all[i].one.msg_name, sizeof(struct sockaddr_in6), all[i].one.msg_namelen);
+    int got, may_show = has_turned;
+    socklen_t rooms[MAX_SHOWN];
+    for (unsigned int i = 0; may_show && all && i < count && i < MAX_SHOWN; i++)
+        rooms[i] = all[i].one.msg_namelen;
+    if (next_recvmmsg)
+        got = next_recvmmsg(fd, all, count, flags, patience);
+    else
+        got = (int)syscall(SYS_recvmmsg, fd, all, count, flags, patience);
+    for (int i = 0; may_show && i < got && i < MAX_SHOWN; i++)
+        show_server(all[i].one.msg_name, rooms[i], all[i].one.msg_namelen);
     return got;
+}
+
+static int send_messages(int fd, struct messages *all, unsigned int count, int flags)
+{
+    if (next_sendmmsg)
+        return next_sendmmsg(fd, all, count, flags);
+    return (int)syscall(SYS_sendmmsg, fd, all, count, flags);
 }
 
 EXPORT int sendmmsg(int fd, struct messages *all, unsigned int count, int flags)
 {
-    static int (*next)(int, struct messages *, unsigned int, int);
     struct sockaddr_in6 stub;
-    if (!next)
-        find_next(&next, "sendmmsg");
+    if (!all || count == 0)
+        return send_messages(fd, all, count, flags);
     /* One that is turned goes alone: the program sends the rest with its next call. */
-    if (count > 0) {
-        struct messages first = all[0];
-        if (turn_question(fd, first.one.msg_name, &first.one.msg_namelen, &stub)) {
-            first.one.msg_name = &stub;
-            int sent = next ? next(fd, &first, 1, flags)
-                            : (int)syscall(SYS_sendmmsg, fd, &first, 1, flags);
-            if (sent == 1)
-                all[0].length = first.length;
-            return sent;
-        }
-    }
-    return next ? next(fd, all, count, flags) : (int)syscall(SYS_sendmmsg, fd, all, count, flags);
+    struct messages first = all[0];
+    if (!turn_question(fd, first.one.msg_name, &first.one.msg_namelen, &stub))
+        return send_messages(fd, all, count, flags);
+    first.one.msg_name = &stub;
+    int sent = send_messages(fd, &first, 1, flags);
+    if (sent == 1)
+        all[0].length = first.length;
+    return sent;
 }
 
-/* A function of the C library that looks names up; `failed` is for one that has none. */
-#define LOOKS_UP(type, name, parameters, arguments, failed)                                       \
+/* A function of the C library that looks names up if `does` holds; `failed` is for one that has
+   none. Programs that lock themselves in call some of them for numbers only. */
+#define LOOKS_UP(type, name, parameters, arguments, does, failed)                                 \
+    static type(*next_##name) parameters;                                                         \
+    __attribute__((constructor)) static void find_##name(void)                                    \
+    {                                                                                             \
+        find_next(&next_##name, #name);                                                           \
+    }                                                                                             \
     EXPORT type name parameters                                                                   \
     {                                                                                             \
-        static type(*next) parameters;                                                            \
-        turn_resolver();                                                                          \
-        if (!next)                                                                                \
-            find_next(&next, #name);                                                              \
-        return next ? next arguments : failed;                                                    \
+        if (does)                                                                                 \
+            turn_resolver();                                                                      \
+        /* Before the constructors, from another library's. */                                    \
+        if (!next_##name)                                                                         \
+            find_##name();                                                                        \
+        return next_##name ? next_##name arguments : failed;                                      \
     }
 
 LOOKS_UP(int, getaddrinfo,
          (const char *restrict host, const char *restrict service,
           const struct addrinfo *restrict hints, struct addrinfo **restrict found),
-         (host, service, hints, found), EAI_FAIL)
+         (host, service, hints, found), host && !(hints && hints->ai_flags & AI_NUMERICHOST),
+         EAI_FAIL)
 LOOKS_UP(int, getnameinfo,
          (const struct sockaddr *restrict address, socklen_t length, char *restrict host,
           socklen_t host_size, char *restrict service, socklen_t service_size, int flags),
-         (address, length, host, host_size, service, service_size, flags), EAI_FAIL)
-LOOKS_UP(struct hostent *, gethostbyname, (const char *host), (host), NULL)
-LOOKS_UP(struct hostent *, gethostbyname2, (const char *host, int family), (host, family), NULL)
+         (address, length, host, host_size, service, service_size, flags),
+         !(flags & NI_NUMERICHOST), EAI_FAIL)
+LOOKS_UP(struct hostent *, gethostbyname, (const char *host), (host), 1, NULL)
+LOOKS_UP(struct hostent *, gethostbyname2, (const char *host, int family), (host, family), 1, NULL)
 LOOKS_UP(struct hostent *, gethostbyaddr, (const void *address, socklen_t length, int family),
-         (address, length, family), NULL)
+         (address, length, family), 1, NULL)
 LOOKS_UP(int, gethostbyname_r,
          (const char *restrict host, struct hostent *restrict found, char *restrict memory,
           size_t size, struct hostent **restrict result, int *restrict problem),
-         (host, found, memory, size, result, problem), EAI_FAIL)
+         (host, found, memory, size, result, problem), 1, EAI_FAIL)
 LOOKS_UP(int, gethostbyname2_r,
          (const char *restrict host, int family, struct hostent *restrict found,
           char *restrict memory, size_t size, struct hostent **restrict result,
           int *restrict problem),
-         (host, family, found, memory, size, result, problem), EAI_FAIL)
+         (host, family, found, memory, size, result, problem), 1, EAI_FAIL)
 LOOKS_UP(int, gethostbyaddr_r,
          (const void *restrict address, socklen_t length, int family,
           struct hostent *restrict found, char *restrict memory, size_t size,
           struct hostent **restrict result, int *restrict problem),
-         (address, length, family, found, memory, size, result, problem), EAI_FAIL)
+         (address, length, family, found, memory, size, result, problem), 1, EAI_FAIL)

@@ -88,10 +88,15 @@ impl Net {
 
     /// `hawser up`, whose system asks the name server over the first link.
     pub(crate) fn up(&self, arguments: &[&str]) -> Daemon {
+        self.place
+            .launch_command("client", self.up_command(arguments))
+    }
+
+    pub(crate) fn up_command(&self, arguments: &[&str]) -> Command {
         let mut up = self.command(HAWSER);
         up.arg("--state").arg(self.place.path("client"));
         up.args(["up", "--listen", "127.0.0.1:0"]).args(arguments);
-        self.place.launch_command("client", up)
+        up
     }
 
     /// `program`, which asks the name server over the first link.
