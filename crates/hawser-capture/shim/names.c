@@ -230,19 +230,32 @@ EXPORT int sendmmsg(int fd, struct messages *all, unsigned int count, int flags)
     return sent;
 }
 
+/* Before glibc 2.34 some are in a library of their own, which may have been loaded for another one
+   only. */
+static void find_lookup(void *where, const char *symbol)
+{
+    void *found, *library;
+    find_next(where, symbol);
+    memcpy(&found, where, sizeof found);
+    if (found || !dlopen || !dlsym || !(library = dlopen("libresolv.so.2", NOT_LOADED_ANEW)))
+        return;
+    found = dlsym(library, symbol);
+    memcpy(where, &found, sizeof found);
+}
+
 /* A function of the C library that looks names up if `does` holds; `failed` is for one that has
    none. Programs that lock themselves in call some of them for numbers only. */
 #define LOOKS_UP(type, name, parameters, arguments, does, failed)                                 \
     static type(*next_##name) parameters;                                                         \
     __attribute__((constructor)) static void find_##name(void)                                    \
     {                                                                                             \
-        find_next(&next_##name, #name);                                                           \
+        find_lookup(&next_##name, #name);                                                         \
     }                                                                                             \
     EXPORT type name parameters                                                                   \
     {                                                                                             \
         if (does)                                                                                 \
             turn_resolver();                                                                      \
-        /* Before the constructors, from another library's. */                                    \
+        /* Before the constructors, or in a library that came later. */                           \
         if (!next_##name)                                                                         \
             find_##name();                                                                        \
         return next_##name ? next_##name arguments : failed;                                      \
@@ -276,3 +289,22 @@ LOOKS_UP(int, gethostbyaddr_r,
           struct hostent *restrict found, char *restrict memory, size_t size,
           struct hostent **restrict result, int *restrict problem),
          (address, length, family, found, memory, size, result, problem), 1, EAI_FAIL)
+
+/* They have two names each, the second one for programs of earlier libraries. */
+#undef res_query
+#undef res_search
+#undef res_querydomain
+#undef res_send
+#define ASKS(name, parameters, arguments)                                                         \
+    LOOKS_UP(int, res_##name, parameters, arguments, 1, -1)                                       \
+    LOOKS_UP(int, __res_##name, parameters, arguments, 1, -1)
+
+ASKS(query, (const char *host, int class, int type, unsigned char *answer, int size),
+     (host, class, type, answer, size))
+ASKS(search, (const char *host, int class, int type, unsigned char *answer, int size),
+     (host, class, type, answer, size))
+ASKS(querydomain,
+     (const char *host, const char *domain, int class, int type, unsigned char *answer, int size),
+     (host, domain, class, type, answer, size))
+ASKS(send, (const unsigned char *query, int length, unsigned char *answer, int size),
+     (query, length, answer, size))

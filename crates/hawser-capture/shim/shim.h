@@ -7,10 +7,12 @@
 #include <sys/socket.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define NEXT ((void *)-1L) /* RTLD_NEXT */
+#define NEXT ((void *)-1L)      /* RTLD_NEXT */
+#define NOT_LOADED_ANEW (1 | 4) /* RTLD_LAZY | RTLD_NOLOAD */
 
 /* In libdl before glibc 2.34, which a program need not have loaded. */
 extern void *dlsym(void *from, const char *symbol) __attribute__((weak));
+extern void *dlopen(const char *file, int mode) __attribute__((weak));
 
 /* Questions to the daemon: may this socket connect; where does it lead; which address answers for
    this name server; for which name server does this address answer. */
