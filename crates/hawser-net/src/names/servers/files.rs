@@ -20,7 +20,7 @@ pub(super) fn of_link(root: &Path, link: &Link) -> Option<Vec<IpAddr>> {
     ] {
         let found = read(&root.join(file)).and_then(|text| assignments(&text));
         if let Some(servers) = found {
-            return Some(if encrypts(root) { Vec::new() } else { servers });
+            return Some(if is_strict(root) { Vec::new() } else { servers });
         }
     }
     // What DHCP clients and PPP left for resolvconf, one file for each way to get an address.
@@ -44,7 +44,7 @@ pub(super) fn of_link(root: &Path, link: &Link) -> Option<Vec<IpAddr>> {
 
 /// The servers of the whole machine that are no resolver on it.
 pub(super) fn common(root: &Path) -> Vec<IpAddr> {
-    if encrypts(root) {
+    if is_strict(root) {
         return Vec::new();
     }
     // Where the first names a resolver on this machine, the others have the servers behind it.
@@ -112,26 +112,24 @@ fn assignments(text: &str) -> Option<Vec<IpAddr>> {
     (!servers.is_empty()).then_some(servers)
 }
 
-/// True if the machine's resolver may ask encrypted only.
-fn encrypts(root: &Path) -> bool {
+/// True if the machine's resolver may ask encrypted only, or has to validate what it is told:
+/// others' answers are no substitute then.
+fn is_strict(root: &Path) -> bool {
     let folder = root.join("etc/systemd/resolved.conf.d");
     let more = fs::read_dir(folder).into_iter().flatten().take(MAX_FILES);
     let mut more: Vec<_> = more.filter_map(Result::ok).map(|it| it.path()).collect();
     more.sort();
     let mut files = vec![root.join("etc/systemd/resolved.conf")];
     files.append(&mut more);
-    let texts = files.iter().filter_map(|file| read(file));
-    let mut values = texts.filter_map(|text| {
-        let mut lines = text.lines().rev();
-        lines.find_map(|line| {
-            line.strip_prefix("DNSOverTLS=")
-                .map(|it| it.trim().to_owned())
-        })
-    });
-    // The last file counts.
-    values
-        .next_back()
-        .is_some_and(|value| matches!(&value[..], "yes" | "true" | "1" | "on"))
+    let texts: Vec<String> = files.iter().filter_map(|file| read(file)).collect();
+    // The last line that names a key counts.
+    let is_on = |key: &str| {
+        let lines = texts.iter().flat_map(|text| text.lines());
+        let mut values = lines.filter_map(|line| line.strip_prefix(key));
+        let value = values.next_back().map(str::trim);
+        matches!(value, Some("yes" | "true" | "1" | "on"))
+    };
+    is_on("DNSOverTLS=") || is_on("DNSSEC=")
 }
 
 /// The servers of a `resolv.conf`.

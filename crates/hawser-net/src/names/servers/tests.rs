@@ -102,12 +102,20 @@ async fn what_is_to_stay_encrypted_or_apart_is_not_asked_in_the_clear() {
         "SERVERS=192.0.2.1\n",
     );
     assert_eq!(found(root.path()).await[0], ["192.0.2.1:53"]);
-    put(
-        root.path(),
-        "etc/systemd/resolved.conf.d/dot.conf",
-        "[Resolve]\nDNSOverTLS=yes\n",
-    );
-    assert_eq!(found(root.path()).await, [[""; 0]; 2]);
+    for (setting, is_strict) in [
+        ("DNSOverTLS=yes", true),
+        ("DNSOverTLS=opportunistic\nDNSSEC=no", false),
+        ("DNSSEC=yes", true),
+        ("DNSSEC=yes\nDNSSEC=allow-downgrade", false),
+    ] {
+        let file = "etc/systemd/resolved.conf.d/mine.conf";
+        put(root.path(), file, &format!("[Resolve]\n{setting}\n"));
+        assert_eq!(
+            found(root.path()).await[0].is_empty(),
+            is_strict,
+            "{setting}"
+        );
+    }
 }
 
 #[test]
