@@ -145,15 +145,9 @@ impl Session {
             channel.on_demand(waits);
             let before = *channel.path().latest();
             channel.on_sample(now, sample);
-            let is_busy = channel.is_busy();
             self.links.on_sample(now, channel, &before);
             self.recorder.on_sample(now, channel);
             self.streams.set_small(self.channels.carried_in(SMALL_TIME));
-            if is_busy {
-                // Samples may be handed in out of order: one that is older than the last look finds
-                // in flight what is not, and only another look ends the wait for it.
-                self.look_soon(now);
-            }
             self.check_recovery(now);
         }
     }

@@ -127,9 +127,12 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
 /// Returns the time since the last sign of life of a path on which one is overdue: on one of its
 /// channels, while nothing came on the others since, or on all.
 fn silence(channels: &[&ChannelSnapshot], unheard: Option<Duration>) -> Option<Duration> {
-    let silent = channels.iter().filter_map(|channel| channel.silent_for);
-    let silent = silent.min()?;
-    let all = channels.iter().all(|channel| channel.silent_for.is_some());
+    let silent_for = |channel: &&ChannelSnapshot| {
+        let is_told = |silent: &Duration| channel.suspect || *silent >= UNSUSPECTED;
+        channel.silent_for.filter(is_told)
+    };
+    let silent = channels.iter().filter_map(silent_for).min()?;
+    let all = channels.iter().all(|channel| silent_for(channel).is_some());
     (all || unheard.is_none_or(|unheard| silent <= unheard)).then_some(silent)
 }
 
@@ -293,6 +296,8 @@ fn resident() -> Option<ByteCount> {
     Some(ByteCount::new(pages * rustix::param::page_size() as u64))
 }
 
+/// The data path waits longer for the last link that it has, and so do people.
+const UNSUSPECTED: Duration = Duration::from_millis(400);
 const NO_ANSWER: &str = "no answer to what was sent";
 const SILENT: &str = "the far end finds it silent";
 

@@ -104,12 +104,12 @@ impl Channels {
         &self,
         now: Instant,
         link: LinkIndex,
-        rest: Duration,
-        pause: Duration,
+        (rest, pause): (Duration, Duration),
+        is_watching: bool,
     ) -> Option<ChannelId> {
         let is_awaited = |channel: &Channel| {
             let is_asked = channel.liveness().heartbeat_at();
-            channel.path().silence().began().is_some()
+            (is_watching && channel.path().silence().began().is_some())
                 || is_asked.is_some_and(|at| now.since(at) < ASKED)
         };
         if self.of_link(link).any(is_awaited) {

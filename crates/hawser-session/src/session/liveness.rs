@@ -45,7 +45,12 @@ impl Session {
             let link = channel.link();
             if !asked.contains(&link) {
                 asked.push(link);
-                ids.extend(self.channels.to_probe_at_rest(now, link, rest, pause));
+                ids.extend(self.channels.to_probe_at_rest(
+                    now,
+                    link,
+                    (rest, pause),
+                    self.is_watching(),
+                ));
             }
         }
         for id in ids {
@@ -59,11 +64,10 @@ impl Session {
         self.channels.iter().any(|it| last_heard(it) > Some(at))
     }
 
-    /// Looks after channels soon, since something is in flight.
-    pub(super) fn look_soon(&mut self, now: Instant) {
-        if !self.lifecycle.is_closed() {
-            self.lifecycle.look_by(now + TICK);
-        }
+    /// True if channels are looked after, so that what was written is awaited. A sample that is
+    /// older than the last look finds in flight what is not.
+    pub(super) fn is_watching(&self) -> bool {
+        self.lifecycle.look_at().is_some()
     }
 
     /// Looks after every channel, and ends the session when it has had none for too long.

@@ -221,7 +221,7 @@ fn monitors_see_that_the_last_link_is_silent_although_it_goes_on_being_used() {
 }
 
 #[test]
-fn an_old_sample_leaves_no_channel_waiting_for_what_was_acknowledged() {
+fn an_old_sample_makes_no_channel_at_rest_silent() {
     let mut session = Session::new(BEGAN, Side::Client, SessionConfig::default());
     session.add_channel(BEGAN, spec(0, ChannelRole::Express, 1));
     session.probe(BEGAN);
@@ -235,17 +235,14 @@ fn an_old_sample_leaves_no_channel_waiting_for_what_was_acknowledged() {
     session.handle_record(now, EXPRESS, body.freeze()).unwrap();
     session.handle_sample(now, EXPRESS, sample(Duration::ZERO, 0));
     session.handle_timeout(now);
-    let at_rest = session.poll_timeout();
     now += Duration::from_millis(1);
     session.handle_sample(now, EXPRESS, sample(Duration::from_millis(20), 100));
-    let next = session.poll_timeout();
-    assert!(next != at_rest && next <= Some(now + Duration::from_millis(20)));
-    now += Duration::from_millis(20);
-    session.handle_sample(now, EXPRESS, sample(Duration::from_millis(21), 0));
-    session.handle_timeout(now);
-    let later = session.snapshot(now + Duration::from_secs(9), 0);
-    assert_eq!(later.channels[0].silent_for, None);
-    assert_eq!(session.poll_timeout(), at_rest);
+    now += Duration::from_secs(13);
+    assert_eq!(session.snapshot(now, 0).channels[0].silent_for, None);
+    let rest = Duration::from_secs(12);
+    session.probe_at_rest(now, rest, rest);
+    session.handle_writable(now, EXPRESS);
+    assert!(session.poll_transmit(now, EXPRESS, &mut out), "it is asked");
 }
 
 #[test]
