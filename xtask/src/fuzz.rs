@@ -133,7 +133,7 @@ fn run_target(
     let mut command = Command::new(program);
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.arg(format!("-max_total_time={}", time.as_secs().max(1)));
-    command.args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=2048"]);
+    command.args(["-print_final_stats=1", "-timeout=100", "-rss_limit_mb=2048"]);
     command.arg(&found);
     let committed = root.join("fuzz/corpus").join(target);
     command.args(committed.is_dir().then_some(committed));

@@ -30,6 +30,11 @@ impl Transports {
         std::mem::replace(&mut self.choice, choice) != choice
     }
 
+    /// Begins with the association where the user leaves the choice open.
+    pub(crate) fn begin_over_association(&mut self) {
+        self.trial.begin_over_association();
+    }
+
     /// Returns the user's choice.
     pub(crate) fn choice(&self) -> TransportChoice {
         self.choice

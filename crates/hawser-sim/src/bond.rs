@@ -94,7 +94,13 @@ impl Bond {
     pub fn new(scenario: &Scenario, seed: u64, config: BondConfig) -> Self {
         let network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
         let now = network.now();
-        let host = |side| Host::new(side, Session::new(now, side, config.session.clone()));
+        let host = |side| {
+            let mut session = Session::new(now, side, config.session.clone());
+            if config.congestion.is_some_and(|it| it != Congestion::Bbr) {
+                session.begin_over_association();
+            }
+            Host::new(side, session)
+        };
         let links = scenario.links.len();
         let mut bond = Self {
             hosts: [host(Side::Gateway), host(Side::Client)],

@@ -61,3 +61,49 @@ pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Tran
         transfers: transfers.collect(),
     }
 }
+
+/// Means of runs of one scenario in one direction; `None` without a run. A transfer that took too
+/// long in one run has none.
+pub fn mean(runs: &[TransportReport]) -> Option<TransportReport> {
+    let first = runs.first()?;
+    let at = |n: usize, of: fn(&Goodputs) -> Option<u64>| {
+        let all = runs.iter().map(|run| run.transfers.get(n).and_then(of));
+        let sum: u64 = all.sum::<Option<u64>>()?;
+        Some(sum / runs.len() as u64)
+    };
+    let transfers = (0..first.transfers.len()).map(|n| Goodputs {
+        tcp: at(n, |it| it.tcp),
+        sctp: at(n, |it| it.sctp),
+        auto: at(n, |it| it.auto),
+    });
+    Some(TransportReport {
+        transfers: transfers.collect(),
+        ..first.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_has_what_every_run_has() {
+        let run = |tcp, auto| TransportReport {
+            scenario: "any".to_owned(),
+            direction: Direction::Put,
+            transfers: vec![Goodputs {
+                tcp: Some(tcp),
+                sctp: Some(100),
+                auto,
+            }],
+        };
+        let both = mean(&[run(100, Some(90)), run(300, None)]).unwrap();
+        let expected = Goodputs {
+            tcp: Some(200),
+            sctp: Some(100),
+            auto: None,
+        };
+        assert_eq!(both.transfers, [expected]);
+        assert_eq!(mean(&[]), None);
+    }
+}

@@ -45,7 +45,10 @@ impl Shared {
         congestion: Congestion,
         reading: ReadMemory,
     ) -> Self {
-        let session = Session::new(clock::now(), side, config.clone());
+        let mut session = Session::new(clock::now(), side, config.clone());
+        if congestion.goes_by_window() {
+            session.begin_over_association();
+        }
         Self {
             inner: Mutex::new(Inner::new(side, session)),
             id: keys.session_id(),

@@ -49,7 +49,7 @@ impl Session {
                     now,
                     link,
                     (rest, pause),
-                    self.is_watching(),
+                    self.is_watching(now),
                 ));
             }
         }
@@ -65,9 +65,11 @@ impl Session {
     }
 
     /// True if channels are looked after, so that what was written is awaited. A sample that is
-    /// older than the last look finds in flight what is not.
-    pub(super) fn is_watching(&self) -> bool {
-        self.lifecycle.look_at().is_some()
+    /// older than the last look finds in flight what is not, and where the driver was held up for
+    /// long, nothing is known.
+    pub(super) fn is_watching(&self, now: Instant) -> bool {
+        let look = self.lifecycle.look_at();
+        look.is_some_and(|at| now.since(at) < LATE)
     }
 
     /// Looks after every channel, and ends the session when it has had none for too long.
@@ -326,6 +328,8 @@ fn chunks_in_flight(channel: &Channel) -> Vec<ChunkKey> {
 
 /// Time between two looks at channels with something in flight.
 pub(super) const TICK: Duration = Duration::from_millis(20);
+/// A look that is late by more finds old samples: the machine is busy.
+const LATE: Duration = Duration::from_millis(200);
 /// The resolution of drivers' clocks.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// Time that a peer needs to say what it has, beyond round trips.

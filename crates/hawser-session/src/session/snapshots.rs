@@ -45,7 +45,7 @@ impl Session {
             match channel.is_association() {
                 true => list.extend(channel.path_snapshots(now)),
                 false => {
-                    let is_silent = self.is_watching() && self.channels.is_silent(now, channel);
+                    let is_silent = self.is_watching(now) && self.channels.is_silent(now, channel);
                     list.push(channel.snapshot(now, is_silent));
                 }
             }

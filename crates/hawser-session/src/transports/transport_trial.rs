@@ -135,6 +135,13 @@ impl Look {
 }
 
 impl TransportTrial {
+    /// Begins with the association, unless something was measured already.
+    pub(super) fn begin_over_association(&mut self) {
+        if self.measured == [None; 2] {
+            (self.chosen, self.reason) = (Transport::Association, TransportReason::First);
+        }
+    }
+
     /// Returns the transport for bulk.
     pub(super) fn in_use(&self) -> Transport {
         match self.trial.is_some() || self.silent_since.is_some() {
@@ -448,8 +455,8 @@ const FIRST_GRAIN: Duration = Duration::from_millis(100);
 /// A trial is likely to cost a start. A transfer has to have lasted for `OF_LONG` starts before a
 /// trial where trials may take one part in `OF_ALL` of all the time in which there was something to
 /// send, and for `OF_SHORT` starts where they may take half of that.
-const OF_LONG: u32 = 30;
-const OF_SHORT: u32 = 10;
+const OF_LONG: u32 = 60;
+const OF_SHORT: u32 = 40;
 const OF_ALL: u32 = 60;
 /// Time for which the other transport is left alone, longer each time.
 const RETRY: Duration = Duration::from_secs(30);

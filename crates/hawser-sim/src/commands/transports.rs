@@ -1,9 +1,12 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use hawser_scenario::Congestion;
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::Options;
 use hawser_sim::table::Transports;
+
 use hawser_sim::transports;
 
 use super::arguments::{DirectionChoice, load, show};
@@ -22,6 +25,13 @@ pub(crate) struct TransportArguments {
     /// Transfers over one session, one after another
     #[arg(long, default_value_t = 2)]
     transfers: usize,
+    /// Means of so many runs, each with chance of its own and a second more of payload than the one
+    /// before
+    #[arg(long, default_value_t = 1)]
+    runs: u64,
+    /// One congestion control for all TCP channels, as where bbr may not be used
+    #[arg(long, value_name = "CONTROL")]
+    congestion: Option<Congestion>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -29,19 +39,30 @@ pub(crate) struct TransportArguments {
 
 impl TransportArguments {
     pub(crate) fn execute(self) -> anyhow::Result<()> {
-        let span = std::time::Duration::from_secs(self.seconds);
         let mut reports = Vec::new();
         for path in &self.scenarios {
             let scenario = load(path)?;
             for direction in self.direction.directions() {
-                let options = Options {
-                    payload: Some(scenario.total_rate(direction) * span),
-                    transfers: self.transfers,
-                    ..Options::new(scenario.seed, BondConfig::default())
+                let run = |number: u64| {
+                    let span = Duration::from_secs(self.seconds + number);
+                    let bond = BondConfig {
+                        congestion: self.congestion,
+                        ..BondConfig::default()
+                    };
+                    let options = Options {
+                        payload: Some(scenario.total_rate(direction) * span),
+                        transfers: self.transfers,
+                        ..Options::new(scenario.seed + number * SEEDS_APART, bond)
+                    };
+                    transports::run(&scenario, direction, &options)
                 };
-                reports.push(transports::run(&scenario, direction, &options));
+                let runs: Vec<_> = (0..self.runs.max(1)).map(run).collect();
+                reports.extend(transports::mean(&runs));
             }
         }
         show(self.json, &reports, Transports(&reports))
     }
 }
+
+/// Seeds of scenarios are small numbers: those of further runs are none of them.
+const SEEDS_APART: u64 = 1000;

@@ -139,6 +139,29 @@ fn where_a_way_is_long_the_association_comes_first_until_something_better_is_mea
 }
 
 #[test]
+fn where_tcp_goes_by_a_window_the_association_comes_first_unless_it_does_not_come() {
+    let mut world = World::new(300_000, 1_000_000);
+    world.race.begin_over_association();
+    world.run(15_000);
+    assert_eq!(world.race.chosen(), Transport::Association);
+    assert_eq!(world.used[0], Duration::ZERO);
+
+    let mut without = World::new(300_000, 1_000_000);
+    without.race.begin_over_association();
+    without.look.sound[1] = false;
+    without.run(20);
+    assert_eq!(without.race.in_use(), Transport::Tcp);
+    without.run(2000);
+    assert_eq!(without.chosen(), (Transport::Tcp, TransportReason::Silent));
+
+    // What was measured says more.
+    let mut later = World::new(1_000_000, 700_000);
+    later.run(5000);
+    later.race.begin_over_association();
+    assert_eq!(later.race.chosen(), Transport::Tcp);
+}
+
+#[test]
 fn on_slow_links_a_long_way_is_no_reason() {
     let mut world = World::new(20_000, 20_000);
     world.look.longest_path = Duration::from_millis(600);
