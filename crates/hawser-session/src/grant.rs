@@ -62,7 +62,8 @@ impl Granted {
     pub(crate) fn mark_used(&mut self, channel: ChannelId) {
         let number = u64::from(channel.value());
         self.used.insert(number..number + 1);
-        let far_below = self.used.end().saturating_sub(MAX_BEHIND);
+        let highest = self.used.end().min(u64::from(self.next));
+        let far_below = highest.saturating_sub(MAX_BEHIND);
         if far_below > self.used.prefix() {
             self.used.insert(0..far_below);
         }
