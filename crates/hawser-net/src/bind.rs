@@ -133,9 +133,19 @@ async fn silence(link: Option<&Link>, remote: SocketAddr, after: Duration) -> Co
     }
 }
 
-/// Listens on `address`; `[::]` takes IPv4 connections too. Port 0 lets the system choose.
+/// Listens on `address`; `[::]` takes IPv4 connections too. Port 0 lets the system choose: a port
+/// that is free for UDP, too, since associations go to the one of the same number.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    open_listener(address, |_| Ok(()))
+    // They stay open, so that the system gives another port each time.
+    let mut taken = Vec::new();
+    loop {
+        let listener = open_listener(address, |_| Ok(()))?;
+        let is_enough = address.port() != 0 || taken.len() >= MOST_PORTS;
+        if is_enough || std::net::UdpSocket::bind(listener.local_addr()?).is_ok() {
+            return Ok(listener);
+        }
+        taken.push(listener);
+    }
 }
 
 /// Lets [`listen_on_link`] listen on the port of `listener` too.
@@ -316,6 +326,8 @@ fn words(path: &str) -> io::Result<Vec<String>> {
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const BACKLOG: i32 = 1024;
+/// Ports that are looked at before one is taken whose UDP port another program has.
+const MOST_PORTS: usize = 16;
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;

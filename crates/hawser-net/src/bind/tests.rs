@@ -230,3 +230,28 @@ async fn use_both() {
         "{error}"
     );
 }
+
+/// The system's choice goes by TCP alone.
+#[test]
+fn a_port_that_the_system_chooses_is_free_for_udp_too() {
+    let test = "bind::tests::a_port_that_the_system_chooses_is_free_for_udp_too";
+    in_namespace(test, || {
+        ip("link set lo up");
+        fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40007").unwrap();
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let taken: Vec<_> = (40000..40007)
+            .map(|port| std::net::UdpSocket::bind(at(port)).unwrap())
+            .collect();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let listener = listen(at(0)).unwrap();
+        assert_eq!(listener.local_addr().unwrap(), at(40007));
+        drop((taken, listener));
+        // One that is asked for is taken as it is.
+        let _taken = std::net::UdpSocket::bind(at(40001)).unwrap();
+        assert_eq!(listen(at(40001)).unwrap().local_addr().unwrap(), at(40001));
+    });
+}
