@@ -72,6 +72,12 @@ impl Chromium {
 
     /// Asks the browser, and waits for its answer.
     pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.ask(method, parameters)
+            .unwrap_or_else(|refusal| panic!("{method}: {refusal}"))
+    }
+
+    /// As [`Self::call`]; an error is what the browser says instead of an answer.
+    fn ask(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.latest_id += 1;
         let mut message = json!({ "id": self.latest_id, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -88,8 +94,10 @@ impl Chromium {
                 self.events.push(answer);
                 continue;
             }
-            assert!(answer["error"].is_null(), "{message}: {answer}");
-            return answer["result"].take();
+            return match answer["error"].take() {
+                Value::Null => Ok(answer["result"].take()),
+                error => Err(json!({ "to": message, "error": error })),
+            };
         }
     }
 
@@ -106,7 +114,20 @@ impl Chromium {
         answer["result"]["value"].take()
     }
 
-    /// The same for text.
+    /// True if an expression is true in the page; false where the page is just being left.
+    pub(crate) fn holds(&mut self, expression: &str) -> bool {
+        let options = json!({ "expression": expression, "returnByValue": true });
+        match self.ask("Runtime.evaluate", options) {
+            Ok(answer) => answer["result"]["value"] == true,
+            Err(refusal) => {
+                let is_left = refusal["error"]["message"] == PAGE_LEFT;
+                assert!(is_left, "{refusal}");
+                false
+            }
+        }
+    }
+
+    /// What an expression is in the page, as text.
     pub(crate) fn text(&mut self, expression: &str) -> String {
         let value = self.eval(expression);
         value.as_str().unwrap_or_default().to_owned()
@@ -204,3 +225,5 @@ const DRIVEN: [&str; 3] = [
     "--hide-scrollbars",
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What the browser says of a page that goes while it is asked.
+const PAGE_LEFT: &str = "Inspected target navigated or closed";

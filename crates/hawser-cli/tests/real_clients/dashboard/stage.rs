@@ -75,7 +75,7 @@ impl Stage {
         let page = RefCell::new(&mut self.page);
         until(
             what,
-            || page.borrow_mut().eval(&tried) == true,
+            || page.borrow_mut().holds(&tried),
             || {
                 let mut page = page.borrow_mut();
                 let text = page.text("document.body.innerText");
