@@ -6,7 +6,6 @@ use hawser_scenario::Congestion;
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::Options;
 use hawser_sim::table::Transports;
-
 use hawser_sim::transports;
 
 use super::arguments::{DirectionChoice, load, show};
