@@ -2,8 +2,8 @@
 //! allows.
 //!
 //! A policy is pure over a read-only view of the paths: it never sends, it says where the next
-//! unit should go: the [`chunk`] of a byte stream, or the whole [`connection`]. The [`governor`]
-//! demotes links that harm the whole, and [`rules`] are the user's. Beside these are the decisions
+//! unit should go: the [`chunk`] of a byte stream, the [`packet`] of a tunnel, or the whole
+//! [`connection`]. The [`governor`] demotes links that harm the whole, and [`rules`] are the user's. Beside these are the decisions
 //! about single connections and links: [`ControlChoice`], [`RttRefresh`], [`ChannelCount`], and the
 //! demand of applications, [`DemandEstimate`].
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod connection;
 mod control;
 mod demand;
 pub mod governor;
+pub mod packet;
 mod rtt_refresh;
 pub mod rules;
 mod view;

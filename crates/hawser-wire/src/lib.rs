@@ -17,6 +17,7 @@ mod join;
 mod link_rules;
 mod record;
 pub mod sctp;
+pub mod tunnel;
 mod varint;
 
 pub use association::{TransportChoice, UnknownTransport, put_record_number, take_record_number};

@@ -1,0 +1,68 @@
+use hawser_types::Instant;
+
+use super::estimate::{arrival, has_grown};
+use super::scheduler::usable;
+use super::{PacketDecision, PacketPolicy, PacketReason, PacketScheduler, PacketUnit};
+use crate::PathView;
+
+/// A packet leaves where it arrives first, and a flow that one path can carry stays on it.
+///
+/// 1. A flow stays on its path while that is ready and its queue is short, unless another path is
+///    earlier by more than [`MARGIN`]: changing paths reorders.
+/// 2. Otherwise the path with a short queue over which the packet arrives first. So traffic spills
+///    over to the next path when the first one's queue grows, long before its window is full.
+/// 3. Where all queues have grown, the ready path over which it arrives first: congestion control
+///    bounds them, and has to see that there is more to send.
+///
+/// Real-time packets have no home: each leaves where it arrives first.
+///
+/// Source: spilling by queue is ACPF, arXiv 2106.16003.
+#[derive(Debug)]
+pub(super) struct Auto;
+
+impl PacketScheduler for Auto {
+    fn select(&mut self, _now: Instant, unit: &PacketUnit, paths: &[PathView]) -> PacketDecision {
+        let ready = usable(paths).filter(|path| path.ready);
+        let short = ready.clone().filter(|path| !has_grown(path));
+        let Some(first) = earliest(unit, short.clone()) else {
+            return match earliest(unit, ready) {
+                Some(path) => PacketDecision::Path(path.channel, PacketReason::AllGrown),
+                None => PacketDecision::Wait(PacketReason::AllBusy),
+            };
+        };
+        let home = unit.flow.home.filter(|_| !unit.flow.real_time);
+        let home = short.clone().find(|path| Some(path.channel) == home);
+        match home {
+            Some(home) if !is_much_later(unit, home, first) => {
+                PacketDecision::Path(home.channel, PacketReason::Home)
+            }
+            _ => PacketDecision::Path(first.channel, PacketReason::Earliest),
+        }
+    }
+
+    fn policy(&self) -> PacketPolicy {
+        PacketPolicy::Auto
+    }
+}
+
+/// Preferred links come first, then the earlier arrival, then the lower number.
+pub(super) fn earliest<'a>(
+    unit: &PacketUnit,
+    paths: impl Iterator<Item = &'a PathView>,
+) -> Option<&'a PathView> {
+    paths.min_by(|a, b| {
+        let by_wish = b.preferred.cmp(&a.preferred);
+        let by_arrival = arrival(a, unit.size).total_cmp(&arrival(b, unit.size));
+        by_wish.then(by_arrival).then(a.channel.cmp(&b.channel))
+    })
+}
+
+fn is_much_later(unit: &PacketUnit, home: &PathView, first: &PathView) -> bool {
+    let (home_at, first_at) = (arrival(home, unit.size), arrival(first, unit.size));
+    let is_against_wish = first.preferred && !home.preferred;
+    is_against_wish || home_at > first_at * (1.0 + SHARE) + MARGIN
+}
+
+/// Seconds by which another path has to be earlier, beside a share of its own time.
+const MARGIN: f64 = 0.005;
+const SHARE: f64 = 0.25;

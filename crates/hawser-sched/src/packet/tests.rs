@@ -1,0 +1,168 @@
+//! Vectors worked out by hand from each policy's source.
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
+
+use super::*;
+use crate::PathView;
+use crate::governor::{Exclusion, Standing};
+
+/// A ready path of so many Mbit/s, with a round trip of so many ms.
+fn path(number: u32, megabits: u64, rtt: u64) -> PathView {
+    PathView {
+        channel: ChannelId::new(number),
+        link: LinkIndex::new(number),
+        ready: true,
+        rtt: Duration::from_millis(rtt),
+        min_rtt: Duration::from_millis(rtt),
+        rate: Rate::from_bits_per_second(megabits * 1_000_000),
+        ..PathView::default()
+    }
+}
+
+fn unit() -> PacketUnit {
+    PacketUnit {
+        size: ByteCount::new(1000),
+        flow: PacketFlow::default(),
+    }
+}
+
+fn at_home(number: u32) -> PacketUnit {
+    PacketUnit {
+        flow: PacketFlow {
+            home: Some(ChannelId::new(number)),
+            ..PacketFlow::default()
+        },
+        ..unit()
+    }
+}
+
+fn chosen(decision: PacketDecision) -> u32 {
+    match decision {
+        PacketDecision::Path(channel, _) => channel.value(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ask(policy: PacketPolicy, unit: &PacketUnit, paths: &[PathView]) -> PacketDecision {
+    policy.scheduler().select(Instant::ZERO, unit, paths)
+}
+
+#[test]
+fn turns_follow_the_rates_and_wait_for_a_busy_path() {
+    let mut paths = [path(1, 40, 20), path(2, 10, 20)];
+    let mut policy = PacketPolicy::WeightedRoundRobin.scheduler();
+    let turns = (0..10).map(|_| chosen(policy.select(Instant::ZERO, &unit(), &paths)));
+    assert_eq!(turns.filter(|path| *path == 2).count(), 2);
+    paths[1].ready = false;
+    let mut waits = false;
+    for _ in 0..6 {
+        let decision = policy.select(Instant::ZERO, &unit(), &paths);
+        waits |= decision == PacketDecision::Wait(PacketReason::NotItsTurn);
+    }
+    assert!(waits);
+}
+
+#[test]
+fn the_slow_link_carries_the_packet_that_is_needed_last() {
+    // The paper's example: 4:1, so that a burst has five packets and the fifth takes the slow link.
+    let paths = [path(1, 10, 20), path(2, 40, 20)];
+    let mut policy = PacketPolicy::InOrder.scheduler();
+    assert_eq!(policy.burst(&paths), Some(5));
+    let mut order = Vec::new();
+    policy.arrange(&[ByteCount::new(1000); 5], &paths, &mut order);
+    let slow: Vec<_> = order.iter().filter(|it| it.path.value() == 1).collect();
+    assert_eq!(slow.len(), 1);
+    assert_eq!(slow[0].packet, 4);
+    // It leaves with the first of the others, which are paced: 1000 bytes at 40 Mbit/s.
+    assert_eq!(slow[0].after, Duration::ZERO);
+    let fast = order.iter().filter(|it| it.path.value() == 2);
+    let fast: Vec<_> = fast.map(|it| (it.packet, it.after.as_micros())).collect();
+    assert_eq!(fast, [(0, 0), (1, 200), (2, 400), (3, 600)]);
+}
+
+#[test]
+fn with_one_path_there_is_no_burst() {
+    let policy = PacketPolicy::InOrder.scheduler();
+    assert_eq!(policy.burst(&[path(1, 10, 20)]), None);
+    let mut order = Vec::new();
+    let mut policy = PacketPolicy::InOrder.scheduler();
+    policy.arrange(&[ByteCount::new(1000)], &[], &mut order);
+    assert!(order.is_empty());
+}
+
+#[test]
+fn auto_stays_at_home_until_its_queue_grows() {
+    let mut paths = [path(1, 50, 20), path(2, 50, 20)];
+    let auto = PacketPolicy::Auto;
+    assert_eq!(chosen(ask(auto, &at_home(2), &paths)), 2);
+    // The path holds 125 kB; 4 ms of queue are not yet one that has grown, 6 ms are.
+    paths[1].in_flight = ByteCount::new(125_000 + 25_000);
+    assert_eq!(chosen(ask(auto, &at_home(2), &paths)), 2);
+    paths[1].in_flight = ByteCount::new(125_000 + 37_500);
+    let spilled = ask(auto, &at_home(2), &paths);
+    let first = ChannelId::new(1);
+    assert_eq!(spilled, PacketDecision::Path(first, PacketReason::Earliest));
+    // A window that is not full yet does not matter, and neither does one that is.
+    paths[0].ready = false;
+    let crowded = ask(auto, &at_home(2), &paths);
+    let second = ChannelId::new(2);
+    assert_eq!(
+        crowded,
+        PacketDecision::Path(second, PacketReason::AllGrown)
+    );
+    paths[1].ready = false;
+    let nowhere = ask(auto, &at_home(2), &paths);
+    assert_eq!(nowhere, PacketDecision::Wait(PacketReason::AllBusy));
+}
+
+#[test]
+fn auto_moves_to_a_path_that_is_much_earlier_and_real_time_packets_always_do() {
+    let paths = [path(1, 50, 20), path(2, 50, 24), path(3, 50, 200)];
+    let auto = PacketPolicy::Auto;
+    assert_eq!(chosen(ask(auto, &at_home(2), &paths)), 2);
+    assert_eq!(chosen(ask(auto, &at_home(3), &paths)), 1);
+    let mut call = at_home(2);
+    call.flow.real_time = true;
+    assert_eq!(chosen(ask(auto, &call, &paths)), 1);
+}
+
+#[test]
+fn real_time_packets_are_copied_over_the_earliest_two_links() {
+    let mut paths = [path(1, 50, 40), path(2, 50, 20), path(3, 50, 30)];
+    let mut call = unit();
+    call.flow.real_time = true;
+    let both = [ChannelId::new(2), ChannelId::new(3)];
+    let copies = PacketDecision::Copies(both, PacketReason::Redundant);
+    assert_eq!(ask(PacketPolicy::Redundant, &call, &paths), copies);
+    assert_eq!(chosen(ask(PacketPolicy::Redundant, &unit(), &paths)), 2);
+    paths[2].link = paths[1].link;
+    paths[0].ready = false;
+    assert_eq!(chosen(ask(PacketPolicy::Redundant, &call, &paths)), 2);
+}
+
+#[test]
+fn what_is_excluded_or_silent_carries_nothing_while_another_path_lives() {
+    let mut paths = [path(1, 50, 10), path(2, 50, 20), path(3, 50, 30)];
+    paths[0].standing = Standing::Excluded(Exclusion::Never);
+    paths[1].suspect = true;
+    for policy in PacketPolicy::ALL {
+        assert_eq!(chosen(ask(policy, &unit(), &paths)), 3, "{policy}");
+    }
+    paths[2].suspect = true;
+    assert_eq!(chosen(ask(PacketPolicy::LeastRtt, &unit(), &paths)), 2);
+    for policy in PacketPolicy::ALL {
+        let decision = ask(policy, &unit(), &paths[..1]);
+        assert!(matches!(decision, PacketDecision::Wait(_)), "{policy}");
+    }
+}
+
+#[test]
+fn names_are_read_back() {
+    for policy in PacketPolicy::ALL {
+        assert_eq!(policy.name().parse(), Ok(policy));
+    }
+    let error = "fastest".parse::<PacketPolicy>().unwrap_err();
+    assert!(error.to_string().contains("ikr"));
+}
