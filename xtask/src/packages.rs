@@ -120,7 +120,7 @@ struct Need {
 /// Of the packages below, those that are services of the same name.
 const SERVICES: [&str; 2] = ["nginx", "prometheus"];
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 12] = [
     Need {
         program: "curl",
         package: "curl",
@@ -140,6 +140,16 @@ const NEEDS: [Need; 10] = [
         program: "ip",
         package: "iproute2",
         tests: "everything in network namespaces: the lab, links, handover, shaped links",
+    },
+    Need {
+        program: "nft",
+        package: "nftables",
+        tests: "packets of programs in networks of their own",
+    },
+    Need {
+        program: "python3",
+        package: "python3",
+        tests: "programs that make their own sockets, captured or in networks of their own",
     },
     Need {
         program: "tmux",

@@ -3,6 +3,7 @@
 //! The command line. Flags take precedence over the configuration file: each `apply_to` merges them
 //! for one command, once.
 
+mod enclosed;
 mod events;
 mod manual;
 mod rule;
@@ -17,8 +18,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_config::{
-    ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet, ServeConfig,
-    UpConfig,
+    ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet, PacketExit,
+    ServeConfig, UpConfig,
 };
 use hawser_net::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
@@ -27,6 +28,7 @@ use hawser_types::{ByteCount, StreamId};
 use crate::daemon::proxy::captured::Scope;
 use shared::{link_name, network};
 
+pub(crate) use enclosed::EnclosedArgs;
 pub(crate) use events::EventsArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
@@ -163,6 +165,12 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page, or write those of all commands
     Man(ManArgs),
+    /// Run a program in a network that another process carries
+    #[command(hide = true)]
+    Enclosed(EnclosedArgs),
+    /// Put settings of the system back when standard input ends
+    #[command(hide = true)]
+    Guard,
 }
 
 impl Command {
@@ -181,6 +189,14 @@ pub(crate) struct ServeArgs {
     /// Let clients reach this private, link-local or loopback network; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) allow_destination: Vec<IpNet>,
+    /// Carry clients' packets to the internet, and not only their connections, with this
+    /// machine's address (nat) or their own (routed); needs root, or CAP_NET_ADMIN, and nftables
+    #[arg(long, value_name = "nat|routed")]
+    pub(crate) packet_exit: Option<PacketExit>,
+    /// Take clients' inner addresses from this network; once for IPv4 and once for IPv6 [default:
+    /// 10.83.0.0/16 and fd48:6177:7365:72::/64]
+    #[arg(long, value_name = "CIDR", value_parser = network)]
+    pub(crate) packet_pool: Vec<IpNet>,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7481
     #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
     pub(crate) web: Option<SocketAddr>,
@@ -394,6 +410,12 @@ impl ServeArgs {
         self.door.apply_to(config);
         if !self.allow_destination.is_empty() {
             config.allow_destination.clone_from(&self.allow_destination);
+        }
+        if let Some(exit) = self.packet_exit {
+            config.packet_exit = exit;
+        }
+        if !self.packet_pool.is_empty() {
+            config.packet_pool.clone_from(&self.packet_pool);
         }
         config.web = self.web.or(config.web);
     }

@@ -9,6 +9,7 @@ mod rule_files;
 mod setup;
 mod toml_file;
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,11 +17,22 @@ use clap::Parser as _;
 
 use args::{Cli, Command};
 use client::{events, link, links, policy, status, streams, top, web, why};
-use commands::{bench, doctor, invite, manual, peers, receive, rule, run, send, serve, up};
+use commands::{
+    bench, doctor, enclosed, invite, manual, peers, receive, rule, run, send, serve, up,
+};
 use setup::Setup;
 
 fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
+    match &command {
+        // While this process has one thread.
+        Command::Enclosed(args) => return enclosed::run(args),
+        Command::Guard => {
+            hawser_net::guard::keep_watch(io::stdin().lock());
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
     let format = global.log_format.unwrap_or_default();
     let outcome = Setup::new(global, &command).and_then(|setup| run(&setup, command));
     match outcome {
@@ -64,6 +76,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Doctor(args) => doctor::run(setup, args).await,
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::pages(&args),
+            Command::Enclosed(_) | Command::Guard => Ok(()),
         };
         done.map(|()| ExitCode::SUCCESS)
     });

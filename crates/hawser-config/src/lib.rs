@@ -36,7 +36,10 @@ pub use http_url::{HttpUrl, HttpUrlError};
 pub use ipnet::IpNet;
 pub use link::{LinkConfig, read_link_name};
 pub use rule::{load_rules, parse_rules, rule_set};
-pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits, WEB_ADDRESS, read_web_address};
+pub use serve::{
+    DEFAULT_GATEWAY_PORT, PACKET_POOL, PacketExit, ServeConfig, ServeLimits, UnknownPacketExit,
+    WEB_ADDRESS, read_web_address,
+};
 pub use session::{
     Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_RECORDER, MAX_SURVIVE,
     MIN_CHUNK_SIZE, MIN_RECEIVE_MEMORY, MIN_RECORDER, MIN_SURVIVE, SessionConfig,

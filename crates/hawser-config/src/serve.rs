@@ -1,4 +1,5 @@
 use std::net::{Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 use hawser_types::ByteCount;
 use ipnet::IpNet;
@@ -24,9 +25,45 @@ pub struct ServeConfig {
     /// `client-schedulers`: a client's user may choose the policy for what the gateway sends to
     /// that client. Default yes.
     pub client_schedulers: bool,
+    /// `packet-exit`: carries clients' packets to the internet. Default no: that changes how this
+    /// machine forwards.
+    pub packet_exit: PacketExit,
+    /// `packet-pool`: the networks that clients' inner addresses are of, one of each family at
+    /// most. Default [`PACKET_POOL`].
+    pub packet_pool: Vec<IpNet>,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
+
+/// What becomes of clients' packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PacketExit {
+    /// They are not carried.
+    #[default]
+    Off,
+    /// They leave by this machine's address.
+    Nat,
+    /// They leave by the clients' addresses, which others route here.
+    Routed,
+}
+
+impl FromStr for PacketExit {
+    type Err = UnknownPacketExit;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPacketExit> {
+        match text {
+            "off" => Ok(Self::Off),
+            "nat" => Ok(Self::Nat),
+            "routed" => Ok(Self::Routed),
+            _ => Err(UnknownPacketExit),
+        }
+    }
+}
+
+/// A text that is no [`PacketExit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected nat, routed or off")]
+pub struct UnknownPacketExit;
 
 /// `[serve.limits]`: limits for one client and for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +91,11 @@ impl Default for ServeConfig {
             limits: ServeLimits::default(),
             udp: true,
             client_schedulers: true,
+            packet_exit: PacketExit::Off,
+            packet_pool: PACKET_POOL
+                .iter()
+                .filter_map(|net| net.parse().ok())
+                .collect(),
             web: None,
         }
     }
@@ -83,6 +125,8 @@ impl TryFrom<Section<'_>> for ServeConfig {
             "limits",
             "udp",
             "client-schedulers",
+            "packet-exit",
+            "packet-pool",
             "web",
         ])?;
         let mut config = Self::default();
@@ -107,6 +151,15 @@ impl TryFrom<Section<'_>> for ServeConfig {
         }
         if let Some(field) = section.field("client-schedulers") {
             config.client_schedulers = field.boolean()?;
+        }
+        if let Some(field) = section.field("packet-exit") {
+            config.packet_exit = field.parse("\"nat\", \"routed\" or \"off\"")?;
+        }
+        if let Some(field) = section.field("packet-pool") {
+            let allowed = "networks such as [\"10.83.0.0/16\", \"fd83:83:83::/64\"]";
+            let networks = field.list(allowed)?;
+            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
+            config.packet_pool = read.collect::<Result<_, _>>()?;
         }
         config.web = read_web(&section)?;
         Ok(config)
@@ -170,6 +223,10 @@ pub const WEB_ADDRESS: &str = "a loopback address and a port such as 127.0.0.1:7
 
 /// Default port of a gateway.
 pub const DEFAULT_GATEWAY_PORT: u16 = 7443;
+
+/// Networks of clients' inner addresses, unless others are given: private ones (RFC 1918, RFC 4193)
+/// that are seldom met.
+pub const PACKET_POOL: [&str; 2] = ["10.83.0.0/16", "fd48:6177:7365:72::/64"];
 
 const MAX_LIMIT: u32 = 1_000_000;
 const MIN_MEMORY: ByteCount = ByteCount::from_mib(16);

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::connection::{Observation, Observe, Origin};
 use crate::destination::Destination;
 use crate::incoming::IncomingStream;
+use crate::packets::OPENING_PACKETS;
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
 /// What a stream is for, as its opening chunk's first byte says.
@@ -25,6 +26,8 @@ pub enum Purpose {
     Connect,
     /// Datagrams to and from a destination.
     Datagrams,
+    /// Packets of a TUN device, see [`crate::packets`].
+    Packets,
     /// A file, by the protocol of `hawser-file`.
     File,
     /// A measurement: the peer swallows what comes and says how much it was.
@@ -39,6 +42,7 @@ impl Purpose {
         match opening {
             [1..=3, ..] => Some(Self::Connect),
             [4..=9, ..] => Some(Self::Datagrams),
+            [OPENING_PACKETS, ..] => Some(Self::Packets),
             [OPENING_FILE] => Some(Self::File),
             [OPENING_SINK] => Some(Self::Sink),
             [OPENING_SOURCE, size @ ..] => {
@@ -51,7 +55,7 @@ impl Purpose {
     /// The opening of a stream that has no destination.
     pub fn opening(self) -> Bytes {
         match self {
-            Self::Connect | Self::Datagrams => Bytes::new(),
+            Self::Connect | Self::Datagrams | Self::Packets => Bytes::new(),
             Self::File => Bytes::from_static(&[OPENING_FILE]),
             Self::Sink => Bytes::from_static(&[OPENING_SINK]),
             Self::Source(size) => {
@@ -79,6 +83,11 @@ impl Bonded {
             stream,
             _client: None,
         }
+    }
+
+    /// The stream itself.
+    pub fn into_inner(self) -> BondStream {
+        self.stream
     }
 
     /// The stream.

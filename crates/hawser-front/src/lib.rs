@@ -14,6 +14,7 @@ pub mod gateway;
 mod incoming;
 pub mod name_stub;
 pub mod near;
+pub mod packets;
 pub mod peer;
 pub mod proxy;
 pub mod redirect;

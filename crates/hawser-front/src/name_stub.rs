@@ -12,6 +12,7 @@ mod port;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -31,10 +32,10 @@ use port::{Port, loopback};
 pub type StubPorts = watch::Receiver<Arc<BTreeMap<IpAddr, u16>>>;
 
 /// The ports that answer programs, open until this is dropped.
-#[derive(Debug)]
 pub struct NameStub {
     ports: StubPorts,
     task: JoinHandle<()>,
+    answering: Arc<Answering>,
 }
 
 impl NameStub {
@@ -60,13 +61,18 @@ impl NameStub {
             sender,
         };
         open.follow().await;
+        let answering = Arc::clone(&open.answering);
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
                 open.follow().await;
             }
         });
-        Self { ports, task }
+        Self {
+            ports,
+            task,
+            answering,
+        }
     }
 
     /// The address that answers for `server`, which a program is about to ask.
@@ -86,9 +92,32 @@ impl NameStub {
         Some(SocketAddr::new(*server, PORT))
     }
 
+    /// The answer to a datagram of a program at `from` that is meant for no server of this machine
+    /// in particular: as the first one answers. None for what is no question, and where the program
+    /// has to ask again.
+    pub async fn datagram(&self, from: SocketAddr, query: &[u8]) -> Option<Vec<u8>> {
+        let number = u16::from_be_bytes(*query.first_chunk()?);
+        let place = self.answering.limits.question(from, number)?;
+        let answering = async {
+            let servers = self
+                .answering
+                .names
+                .servers(&(self.answering.links)())
+                .await;
+            self.answering.datagram(query, *servers.first()?).await
+        };
+        place.keep(answering).await.flatten()
+    }
+
     /// The ports, as they come.
     pub fn ports(&self) -> StubPorts {
         self.ports.clone()
+    }
+}
+
+impl fmt::Debug for NameStub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NameStub").finish_non_exhaustive()
     }
 }
 

@@ -23,6 +23,7 @@ pub use defaults::default_routes;
 pub use dump::list_links;
 pub use hawser_types::link::{DefaultRoute, Link, LinkKind, Unusable, full_tunnel, usable};
 pub use monitor::LinkMonitor;
+pub(crate) use netlink::dump as ask_kernel;
 pub use own::OwnAddresses;
 pub use particular::particular_prefixes;
 pub use prefixes::PrefixMonitor;

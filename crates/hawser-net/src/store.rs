@@ -10,9 +10,11 @@ mod dir;
 mod error;
 mod gateway;
 mod json_file;
+mod packet_addresses;
 mod secret;
 
 pub use client::{ClientStore, EnrolledGateway};
 pub use dir::StateDir;
 pub use error::StoreError;
 pub use gateway::{Enrolment, EnrolmentError, GatewayStore, KEEP_EXPIRED, Peer, PendingInvite};
+pub use packet_addresses::PacketAddresses;

@@ -1,11 +1,14 @@
 //! Every system call that no safe wrapper covers. All `unsafe` of this crate is in this file.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// The effective user id of this process.
 pub(crate) fn effective_user() -> u32 {
@@ -117,6 +120,59 @@ pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
     check(ready.min(0))?;
     Ok(ready > 0)
+}
+
+/// Turns an open `/dev/net/tun` into a TUN device for whole IP packets, without a header of its
+/// own, whose name is `name`; `%d` in it stands for the next free number. Returns the whole name.
+pub(crate) fn make_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<String> {
+    let bytes = name.as_bytes();
+    if bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: all of its fields are numbers or unions of numbers and a pointer, for which zero is
+    // valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = from.cast_signed() as libc::c_char;
+    }
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI;
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap_or_default();
+    // SAFETY: the descriptor is open for as long as it is borrowed; TUNSETIFF reads and writes one
+    // `ifreq`, which lives until the call returns.
+    let code = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    check(code)?;
+    let letters = request.ifr_name.iter().map(|letter| *letter as u8);
+    let letters: Vec<u8> = letters.take_while(|letter| *letter != 0).collect();
+    Ok(String::from_utf8_lossy(&letters).into_owned())
+}
+
+/// Has the runtime watch a file that it can wait for, for reading.
+pub(crate) fn watch(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor stays open and the same for as long as it is owned.
+    let watched = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
+    watched.map_err(|error| error.into_parts().1)
+}
+
+/// Leaves the network namespace, the mount namespace and, if `user`, the user namespace for new
+/// ones. The process must have one thread only.
+pub(crate) fn leave_namespaces(user: bool) -> io::Result<()> {
+    let mut flags = libc::CLONE_NEWNET | libc::CLONE_NEWNS;
+    if user {
+        flags |= libc::CLONE_NEWUSER;
+    }
+    // SAFETY: no files or memory are unshared, so nothing that this program relies on is lost.
+    check(unsafe { libc::unshare(flags) })
+}
+
+/// Makes mounts of this namespace private, and covers the file `over` with the file `by`.
+pub(crate) fn cover_file(by: &CStr, over: &CStr) -> io::Result<()> {
+    let none = std::ptr::null();
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: the paths are C strings that live until the call returns; where the kernel takes no
+    // notice of a pointer, it is null.
+    check(unsafe { libc::mount(none, c"/".as_ptr(), none, private, none.cast()) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::mount(by.as_ptr(), over.as_ptr(), none, libc::MS_BIND, none.cast()) })
 }
 
 /// Why the system's resolver has no addresses for a name.

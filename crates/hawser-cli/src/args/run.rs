@@ -35,6 +35,10 @@ pub(crate) struct RunArgs {
         hide_possible_values = true
     )]
     pub(crate) via: Via,
+    /// Take all of its packets, and not only its connections: it runs in a network of its own, and
+    /// the gateway, which needs `--packet-exit`, passes them on
+    #[arg(long, conflicts_with_all = ["connection_scheduler", "class", "mode", "via"])]
+    pub(crate) tun: bool,
     /// The program and what it is to be told
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -68,6 +72,11 @@ impl RunArgs {
         self.command
             .first()
             .map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// The program and its arguments.
+    pub(crate) fn command(&self) -> &[OsString] {
+        &self.command
     }
 
     /// Returns the program's arguments.

@@ -41,6 +41,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         invite_file: args.door.invite_file.as_deref(),
         command: "hawser send FILE --to INVITE",
         relay: None,
+        packets: None,
     };
     let board = Board::new();
     far_end

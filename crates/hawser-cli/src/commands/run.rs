@@ -1,6 +1,7 @@
 //! `hawser run`: one program, whose connections go over every link.
 
 mod child;
+mod enclosed;
 mod kernel;
 mod shimmed;
 
@@ -27,6 +28,8 @@ use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links};
 use kernel::{Kernel, Sources};
 use shimmed::LeadsOut;
+
+pub(crate) use child::cannot_run;
 
 /// Runs the program to its end; its exit code is ours.
 ///
@@ -58,7 +61,13 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     if target.is_none() && args.mode == Mode::Bonded {
         bail!("--mode bonded: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
     }
-    let kernel = kernel(args.via)?;
+    if target.is_none() && args.tun {
+        bail!("--tun: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
+    }
+    let kernel = match args.tun {
+        true => None,
+        false => kernel(args.via)?,
+    };
     let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
     let followed = match args.class {
         Some(class) => all_of_class(live_rules.subscribe(), class),
@@ -121,6 +130,7 @@ async fn run_with_gateway(
     let by_gateway = ByGateway::start(Arc::clone(&client), sources.direct.director(), usage);
     let dialer = Arc::new(sources.direct.dialer(Some(by_gateway.dialer()), None));
     let ended = match kernel {
+        _ if args.tun => enclosed::run(args, &client, sources.direct.director()).await,
         Some(kernel) => {
             let how = (config.connection.scheduler, usage);
             kernel.run_bonded(args, dialer, how, sources).await

@@ -11,6 +11,7 @@ use hawser_front::gateway::{
     Cidr, ClientId, ClientLimits, DestinationPolicy, Gateway as Relay, GatewayConfig,
     IncomingStream as _,
 };
+use hawser_front::packets::Exchange;
 use hawser_front::transport::DialError;
 use hawser_net::gateway::Incoming;
 use rustix::process::{Resource, getrlimit};
@@ -19,13 +20,21 @@ use crate::args::ServeArgs;
 use crate::daemon::gateway::far_end::FarEnd;
 use crate::daemon::gateway::measure;
 use crate::daemon::gateway::own::GatewayAddresses;
+use crate::daemon::gateway::packets::Packets;
 use crate::setup::Setup;
 
 /// Runs the gateway until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     let mut config = setup.config.serve.clone();
     args.apply_to(&mut config);
-    let relay = Arc::new(relay(&config).await?);
+    let policy = policy(&config).await?;
+    let packets = Packets::start(&config, &setup.state, policy.clone()).await;
+    // Streams go on without them.
+    let packets = packets.unwrap_or_else(|error| {
+        tracing::warn!("clients' packets are not carried: {error:#}");
+        None
+    });
+    let relay = Arc::new(relay(&config, policy));
     let far_end = FarEnd {
         setup,
         state: &setup.state,
@@ -34,26 +43,32 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         invite_file: args.door.invite_file.as_deref(),
         command: "hawser up --gateway INVITE",
         relay: Some(relay.counters()),
+        packets: packets.as_ref().map(|it| it.exchange.counters()),
     };
     far_end
         .run(|incoming| {
             let relay = Arc::clone(&relay);
-            tokio::spawn(serve_stream(relay, incoming));
+            let exchange = packets.as_ref().map(|it| Arc::clone(&it.exchange));
+            tokio::spawn(serve_stream(relay, exchange, incoming));
         })
         .await
 }
 
-/// Returns the relay that connects to destinations, with the destinations that it may reach.
-async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
+/// Returns the destinations that clients may reach.
+async fn policy(config: &ServeConfig) -> anyhow::Result<DestinationPolicy> {
     let own = GatewayAddresses::follow(&config.advertise).await?;
     let allowed = config
         .allow_destination
         .iter()
         .map(|net| Cidr::new(net.addr(), net.prefix_len()));
-    let policy = DestinationPolicy::new(
+    Ok(DestinationPolicy::new(
         allowed.collect::<Result<_, _>>()?,
         move |address: IpAddr| own.contains(address),
-    );
+    ))
+}
+
+/// Returns the relay that connects to destinations.
+fn relay(config: &ServeConfig, policy: DestinationPolicy) -> Relay<impl Connect> {
     let limits = ClientLimits {
         connects_per_second: config.limits.connects_per_second,
         all_streams: streams_within(getrlimit(Resource::Nofile).current),
@@ -63,7 +78,7 @@ async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
         limits,
         ..GatewayConfig::default()
     };
-    Ok(Relay::new(connect_tcp, policy, config))
+    Relay::new(connect_tcp, policy, config)
 }
 
 /// Returns how many streams may be open, of all clients: half of the file descriptors. The other
@@ -76,7 +91,11 @@ fn streams_within(descriptors: Option<u64>) -> usize {
 }
 
 /// Serves one stream to its end.
-async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, incoming: Incoming) {
+async fn serve_stream<C: Connect>(
+    relay: Arc<Relay<C>>,
+    exchange: Option<Arc<Exchange>>,
+    incoming: Incoming,
+) {
     let client = ClientId::new(*incoming.peer.as_bytes());
     let stream = Bonded::new(incoming.stream);
     match Purpose::of(stream.open_metadata()) {
@@ -90,6 +109,14 @@ async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, incoming: Incoming) {
                 tracing::debug!(?client, %error, "a flow is refused");
             }
         }
+        Some(Purpose::Packets) => match exchange {
+            Some(exchange) => {
+                if let Err(error) = exchange.serve(client, stream).await {
+                    tracing::debug!(?client, %error, "a tunnel is refused");
+                }
+            }
+            None => stream.refuse(DialError::RefusedByPolicy),
+        },
         Some(Purpose::Sink) => measure::swallow(stream).await,
         Some(Purpose::Source(size)) => measure::pour(stream, size).await,
         _ => stream.refuse(DialError::MalformedDestination),

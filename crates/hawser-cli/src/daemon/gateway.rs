@@ -5,3 +5,4 @@ pub(crate) mod far_end;
 pub(crate) mod found;
 pub(crate) mod measure;
 pub(crate) mod own;
+pub(crate) mod packets;

@@ -18,6 +18,7 @@ mod manual;
 mod names;
 mod origin;
 mod own_addresses;
+mod packets;
 mod peer;
 mod program;
 mod program_names;

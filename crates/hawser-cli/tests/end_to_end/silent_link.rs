@@ -67,6 +67,15 @@ impl Net {
 
     /// A gateway that advertises its name; `asks`: its system asks the name server.
     pub(super) fn gateway(&self, asks: bool) -> Daemon {
+        self.launch_gateway(asks, &[])
+    }
+
+    /// The same with these further arguments; its system asks nobody.
+    pub(super) fn gateway_with(&self, arguments: &[&str]) -> Daemon {
+        self.launch_gateway(false, arguments)
+    }
+
+    fn launch_gateway(&self, asks: bool, arguments: &[&str]) -> Daemon {
         let invite = self.place.path("invite");
         let mut serve = match asks {
             true => {
@@ -80,7 +89,7 @@ impl Net {
         serve.args(["serve", "--listen", &format!("{GATEWAY}:7443")]);
         serve.args(["--allow-destination", &format!("{SERVER}/32")]);
         serve.args(["--advertise", "gw.example.org", "--invite-file"]);
-        serve.arg(&invite);
+        serve.arg(&invite).args(arguments);
         let gateway = self.place.launch_command("gateway", serve);
         until("an invite is written", || invite.exists(), || gateway.log());
         gateway

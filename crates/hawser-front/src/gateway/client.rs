@@ -19,6 +19,11 @@ impl ClientId {
     pub const fn new(key: [u8; 32]) -> Self {
         Self(key)
     }
+
+    /// Returns them.
+    pub const fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
 }
 
 impl fmt::Debug for ClientId {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
-use hawser_wire::dns::failure;
+use hawser_wire::dns::{cut, datagram_limit, failure};
 
 use super::limits::Limits;
 
@@ -26,6 +26,15 @@ impl Answering {
                 tracing::debug!(%server, %error, "there is no answer for a program");
                 failure(query)
             }
+        }
+    }
+
+    /// The same as far as it fits what the program takes in a datagram.
+    pub(super) async fn datagram(&self, query: &[u8], server: SocketAddr) -> Option<Vec<u8>> {
+        let answer = self.answer(query, server).await?;
+        match answer.len() > datagram_limit(query) {
+            true => Some(cut(&answer)),
+            false => Some(answer),
         }
     }
 }

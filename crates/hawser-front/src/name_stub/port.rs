@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_net::bind::{SocketOptions, connect_on_link};
-use hawser_wire::dns::{DnsQuestion, cut, datagram_limit};
+use hawser_wire::dns::DnsQuestion;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
@@ -94,20 +94,11 @@ impl Stub {
             };
             let (stub, socket, query) = (self.clone(), Arc::clone(&socket), query.to_vec());
             tokio::spawn(place.keep(async move {
-                if let Some(answer) = stub.datagram(&query).await {
+                if let Some(answer) = stub.answering.datagram(&query, stub.server).await {
                     // A program that has gone hears nothing.
                     let _ = socket.send_to(&answer, from).await;
                 }
             }));
-        }
-    }
-
-    /// The answer as far as it fits what the program takes.
-    async fn datagram(&self, query: &[u8]) -> Option<Vec<u8>> {
-        let answer = self.answering.answer(query, self.server).await?;
-        match answer.len() > datagram_limit(query) {
-            true => Some(cut(&answer)),
-            false => Some(answer),
         }
     }
 

@@ -13,7 +13,7 @@ use super::LinkError;
 
 /// Asks the kernel by a socket of its own: events on the monitor's cannot be mistaken for answers,
 /// nor crowd them.
-pub(super) async fn dump<T, F: Future<Output = Result<T, LinkError>>>(
+pub(crate) async fn dump<T, F: Future<Output = Result<T, LinkError>>>(
     list: impl FnOnce(Handle) -> F,
 ) -> Result<T, LinkError> {
     let (connection, handle, _no_events) = rtnetlink::new_connection()?;

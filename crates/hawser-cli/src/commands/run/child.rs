@@ -24,14 +24,7 @@ impl Child {
         let signals = Signals::listen()?;
         match spawn(command) {
             Ok(inner) => Ok(Ok(Self { inner, signals })),
-            Err((program, error)) => {
-                eprintln!("hawser: can't run {program}: {error}");
-                let code = match error.kind() {
-                    io::ErrorKind::NotFound => NOT_FOUND,
-                    _ => NOT_RUNNABLE,
-                };
-                Ok(Err(ExitCode::from(code)))
-            }
+            Err((program, error)) => Ok(Err(cannot_run(&program, &error))),
         }
     }
 
@@ -52,6 +45,15 @@ impl Child {
             }
         }
     }
+}
+
+/// Says that a program can't be run; the exit code that says so too.
+pub(crate) fn cannot_run(program: &str, error: &io::Error) -> ExitCode {
+    eprintln!("hawser: can't run {program}: {error}");
+    ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_RUNNABLE,
+    })
 }
 
 /// Starts `command` with the limit of open files that we were started with.

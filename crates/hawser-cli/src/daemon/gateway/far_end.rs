@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use hawser_config::ServeConfig;
 use hawser_control::{LinkStatus, PolicyStatus, Role};
 use hawser_front::gateway::GatewayCounters;
+use hawser_front::packets::PacketCounters;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::links::{Link, LinkMonitor};
 use hawser_net::store::StateDir;
@@ -37,6 +38,8 @@ pub(crate) struct FarEnd<'a> {
     pub(crate) command: &'a str,
     /// Counters that `hawser status` shows beside the port's.
     pub(crate) relay: Option<Arc<GatewayCounters>>,
+    /// Those of packets likewise.
+    pub(crate) packets: Option<Arc<PacketCounters>>,
 }
 
 impl FarEnd<'_> {
@@ -61,6 +64,7 @@ impl FarEnd<'_> {
         daemon.show(GatewaySubject {
             gateway: Arc::downgrade(&gateway),
             relay: self.relay,
+            packets: self.packets,
             links,
             names: GatewayNames::of(self.setup),
         });
@@ -91,6 +95,7 @@ async fn accept(daemon: &Daemon, gateway: &Gateway, serve: impl Fn(Incoming)) {
 struct GatewaySubject {
     gateway: Weak<Gateway>,
     relay: Option<Arc<GatewayCounters>>,
+    packets: Option<Arc<PacketCounters>>,
     links: watch::Receiver<Arc<Vec<Link>>>,
     names: GatewayNames,
 }
@@ -182,6 +187,9 @@ impl Subject for GatewaySubject {
         }
         if let Some(relay) = &self.relay {
             flat(&mut list, "gateway", &relay.snapshot());
+        }
+        if let Some(packets) = &self.packets {
+            flat(&mut list, "packets", &packets.snapshot());
         }
         list
     }

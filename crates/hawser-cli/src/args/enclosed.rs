@@ -1,0 +1,25 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use hawser_config::IpNet;
+
+/// `hawser enclosed`, which `hawser run --tun` calls.
+#[derive(Args, Debug)]
+pub(crate) struct EnclosedArgs {
+    /// Name of the enclosure
+    #[arg(long)]
+    pub(crate) enclosure: String,
+    /// Address of the device
+    #[arg(long)]
+    pub(crate) address: Vec<IpNet>,
+    /// Its largest packet
+    #[arg(long)]
+    pub(crate) mtu: u16,
+    /// File with the name servers
+    #[arg(long)]
+    pub(crate) resolv_conf: PathBuf,
+    /// The program and what it is to be told
+    #[arg(required = true, last = true)]
+    pub(crate) command: Vec<OsString>,
+}

@@ -1,0 +1,81 @@
+//! Takes all packets of a program, which runs in a network of its own.
+
+use std::io::Write as _;
+use std::pin::pin;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use hawser_config::IpNet;
+use hawser_front::connection::SharedDirector;
+use hawser_front::name_stub::NameStub;
+use hawser_front::packets::{PacketTunnel, Terms, Wish};
+use hawser_net::client::Client;
+use hawser_net::tun::Enclosure;
+use tempfile::NamedTempFile;
+
+use super::child::Child;
+use crate::args::RunArgs;
+
+/// Runs the program to its end, with its packets carried over the gateway of `client`, and names
+/// found over the links of `director`.
+pub(super) async fn run(
+    args: &RunArgs,
+    client: &Arc<Client>,
+    director: SharedDirector,
+) -> anyhow::Result<ExitCode> {
+    let tunnel = PacketTunnel::open(client, Wish::default()).await;
+    let tunnel = tunnel.context("--tun")?;
+    let terms = tunnel.terms();
+    let names = Arc::new(NameStub::start(director).await);
+    let servers = servers_file(&terms).context("can't write the program's resolv.conf")?;
+    let enclosure = Enclosure::prepare().context("can't make a network for the program")?;
+    let command = command(args, &enclosure, &terms, &servers)?;
+    let child = match Child::start(command)? {
+        Ok(child) => child,
+        Err(code) => return Ok(code),
+    };
+    let mut ended = pin!(child.end());
+    let tun = tokio::select! {
+        // It has said why.
+        code = &mut ended => return code,
+        enclosed = enclosure.device() => enclosed?.start().await?,
+    };
+    let carried = tunnel.carry(tun, names);
+    tokio::select! {
+        code = &mut ended => code,
+        error = carried => {
+            tracing::error!(%error, "the program has no network any more");
+            ended.await
+        }
+    }
+}
+
+/// A `resolv.conf` whose server is answered for by the tunnel. Programs of any user may read it.
+fn servers_file(terms: &Terms) -> std::io::Result<NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let readable = std::fs::Permissions::from_mode(0o644);
+    let mut file = tempfile::Builder::new().permissions(readable).tempfile()?;
+    for server in terms.gateway.addresses() {
+        writeln!(file, "nameserver {server}")?;
+    }
+    Ok(file)
+}
+
+/// This program again, which becomes the other one.
+fn command(
+    args: &RunArgs,
+    enclosure: &Enclosure,
+    terms: &Terms,
+    servers: &NamedTempFile,
+) -> anyhow::Result<Command> {
+    let own = std::env::current_exe().context("can't find the program hawser")?;
+    let mut command = Command::new(own);
+    command.args(["enclosed", "--enclosure", enclosure.name()]);
+    for address in terms.client.addresses() {
+        command.args(["--address", &IpNet::from(address).to_string()]);
+    }
+    command.args(["--mtu", &terms.mtu.to_string(), "--resolv-conf"]);
+    command.arg(servers.path()).arg("--").args(args.command());
+    Ok(command)
+}

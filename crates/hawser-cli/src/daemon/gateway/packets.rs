@@ -1,0 +1,88 @@
+//! Packets of a gateway's clients: the device, the way to the internet, and who has which address.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use hawser_config::{PacketExit as Wanted, ServeConfig};
+use hawser_front::gateway::{ClientId, DestinationPolicy};
+use hawser_front::packets::{AddressPool, Exchange, MTU};
+use hawser_net::guard::Guard;
+use hawser_net::identity::PublicKey;
+use hawser_net::packet_exit::{ExitKind, PacketExit};
+use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
+use hawser_net::tun::{Tun, TunAddresses, create, set_up};
+use tokio::task::JoinHandle;
+
+/// Packets are carried for as long as this lives.
+pub(crate) struct Packets {
+    pub(crate) exchange: Arc<Exchange>,
+    task: JoinHandle<()>,
+    _exit: PacketExit,
+}
+
+impl Packets {
+    /// Begins, if `config` wants packets carried.
+    pub(crate) async fn start(
+        config: &ServeConfig,
+        state: &StateDir,
+        policy: DestinationPolicy,
+    ) -> anyhow::Result<Option<Self>> {
+        let kind = match config.packet_exit {
+            Wanted::Off => return Ok(None),
+            Wanted::Nat => ExitKind::Nat,
+            Wanted::Routed => ExitKind::Routed,
+        };
+        let mut pool = AddressPool::new(&config.packet_pool).context("--packet-pool")?;
+        let addresses = PacketAddresses::open(state)?;
+        for (key, number) in addresses.given() {
+            pool.remember(ClientId::new(*key.as_bytes()), number);
+        }
+        let begun = begin(&pool, kind).await;
+        let (tun, device, exit) = begun.context("--packet-exit")?;
+        let peers = GatewayStore::open(state)?;
+        let keep = move |client: ClientId, number| {
+            let key = PublicKey::from_bytes(client.to_bytes());
+            let _ = peers.reload_if_changed();
+            if let Err(error) = addresses.give(key, number, |key| peers.is_peer(key)) {
+                tracing::warn!(%error, "a client's inner address is not remembered");
+            }
+        };
+        let nets = pool.gateway();
+        let exchange = Arc::new(Exchange::new(tun, pool, policy, keep));
+        tracing::info!(device, ?nets, "clients' packets are carried");
+        let running = Arc::clone(&exchange);
+        let task = tokio::spawn(async move {
+            if let Err(error) = running.run().await {
+                tracing::error!(%error, "clients' packets are carried no longer");
+            }
+        });
+        Ok(Some(Self {
+            exchange,
+            task,
+            _exit: exit,
+        }))
+    }
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn begin(pool: &AddressPool, kind: ExitKind) -> anyhow::Result<(Tun, String, PacketExit)> {
+    let addresses = pool.gateway();
+    let (file, device) = create("hawser%d")?;
+    let wanted = TunAddresses {
+        addresses: addresses.clone(),
+        mtu: MTU,
+        is_default: false,
+    };
+    set_up(&device, &wanted).await?;
+    let mut guard = Command::new(std::env::current_exe()?);
+    guard.arg("guard");
+    let guard = Guard::start(guard).context("can't start a guard")?;
+    let exit = PacketExit::begin(&device, &addresses, kind, guard)?;
+    Ok((Tun::new(file)?, device, exit))
+}

@@ -1,0 +1,281 @@
+//! The gateway's end: one device, and a tunnel to each client.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use bytes::Bytes;
+use hawser_net::stream::{RecvStream, SendStream};
+use hawser_net::tun::Tun;
+use hawser_tunnel::packet::PacketView;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::pool::AddressPool;
+use super::terms::{Inner, Terms, Wish};
+use super::{MAX_PACKET, MTU};
+use crate::bonded::Bonded;
+use crate::gateway::{ClientId, DestinationPolicy};
+use crate::incoming::IncomingStream as _;
+use crate::transport::DialError;
+
+/// Passes packets between a device and the tunnels of clients.
+///
+/// A client's packets come from its own addresses and go where its streams may go. Clients do not
+/// reach each other.
+pub struct Exchange {
+    tun: Tun,
+    policy: DestinationPolicy,
+    /// Writes down that an address is a client's own from now on.
+    keep: Box<dyn Fn(ClientId, u32) + Send + Sync>,
+    /// The gateway's own inner addresses.
+    gateway: Inner,
+    pool: Mutex<AddressPool>,
+    tunnels: RwLock<BTreeMap<u32, Arc<Tunnel>>>,
+    /// Identities of tunnels.
+    latest: AtomicU64,
+    counters: Arc<PacketCounters>,
+}
+
+/// A tunnel that is open.
+struct Tunnel {
+    id: u64,
+    addresses: Inner,
+    stream: SendStream,
+    /// Told when another tunnel takes its address.
+    displaced: Notify,
+}
+
+/// What the exchange has done since its start.
+#[derive(Debug, Default)]
+pub struct PacketCounters {
+    up: [AtomicU64; 2],
+    down: [AtomicU64; 2],
+    malformed: AtomicU64,
+    spoofed: AtomicU64,
+    refused: AtomicU64,
+    unknown: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// The counts at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct PacketStats {
+    /// Packets of clients that were passed on.
+    pub packets_up: u64,
+    /// Their bytes.
+    pub bytes_up: u64,
+    /// Packets that were passed to clients.
+    pub packets_down: u64,
+    /// Their bytes.
+    pub bytes_down: u64,
+    /// Packets of clients that were none, or of no version of IP.
+    pub malformed: u64,
+    /// Packets of clients from an address that they have not.
+    pub spoofed: u64,
+    /// Packets of clients to where they may not send.
+    pub refused: u64,
+    /// Packets from the internet for an address that nobody has.
+    pub unknown: u64,
+    /// Packets that this machine did not take, or a session.
+    pub dropped: u64,
+}
+
+impl PacketCounters {
+    /// The counts of this moment.
+    pub fn snapshot(&self) -> PacketStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PacketStats {
+            packets_up: read(&self.up[0]),
+            bytes_up: read(&self.up[1]),
+            packets_down: read(&self.down[0]),
+            bytes_down: read(&self.down[1]),
+            malformed: read(&self.malformed),
+            spoofed: read(&self.spoofed),
+            refused: read(&self.refused),
+            unknown: read(&self.unknown),
+            dropped: read(&self.dropped),
+        }
+    }
+}
+
+impl Exchange {
+    /// An exchange with the device `tun`. `keep` writes down that a number of the pool is a
+    /// client's own from now on; it must not take long.
+    pub fn new(
+        tun: Tun,
+        pool: AddressPool,
+        policy: DestinationPolicy,
+        keep: impl Fn(ClientId, u32) + Send + Sync + 'static,
+    ) -> Self {
+        let mut gateway = Inner::default();
+        for net in pool.gateway() {
+            match net.addr() {
+                IpAddr::V4(address) => gateway.v4 = Some(address),
+                IpAddr::V6(address) => gateway.v6 = Some(address),
+            }
+        }
+        Self {
+            tun,
+            policy,
+            keep: Box::new(keep),
+            gateway,
+            pool: Mutex::new(pool),
+            tunnels: RwLock::default(),
+            latest: AtomicU64::new(0),
+            counters: Arc::default(),
+        }
+    }
+
+    /// The counters, which stay readable without the exchange.
+    pub fn counters(&self) -> Arc<PacketCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Passes packets of the device to the tunnels, until the device is gone.
+    ///
+    /// # Errors
+    /// Why it is.
+    pub async fn run(&self) -> std::io::Result<()> {
+        let mut buffer = vec![0; MAX_PACKET];
+        loop {
+            let length = self.tun.read(&mut buffer).await?;
+            self.pass_down(buffer.get(..length).unwrap_or_default());
+        }
+    }
+
+    /// Serves the tunnel of a client to its end.
+    ///
+    /// # Errors
+    /// The cause that the client was told when it was refused.
+    pub async fn serve(&self, client: ClientId, stream: Bonded) -> Result<(), DialError> {
+        let Some(wish) = Wish::of_opening(stream.open_metadata()) else {
+            stream.refuse(DialError::MalformedDestination);
+            return Err(DialError::MalformedDestination);
+        };
+        let id = self.latest.fetch_add(1, Ordering::Relaxed);
+        let granted = self.pool().grant(client, wish, id);
+        let granted = match granted {
+            Ok(granted) => granted,
+            Err(error) => {
+                tracing::warn!(?client, %error, "a tunnel is refused");
+                stream.refuse(DialError::LimitReached);
+                return Err(DialError::LimitReached);
+            }
+        };
+        if granted.is_new {
+            (self.keep)(client, granted.number);
+        }
+        let served = self.serve_at(granted.number, id, stream).await;
+        self.pool().release(granted.number, id);
+        tracing::debug!(?client, ended = ?served, "a tunnel has ended");
+        Ok(())
+    }
+
+    async fn serve_at(&self, number: u32, id: u64, stream: Bonded) -> std::io::Result<()> {
+        let addresses = self.pool().addresses(number);
+        let terms = Terms {
+            client: addresses,
+            gateway: self.gateway,
+            mtu: MTU,
+        };
+        let mut stream = stream.into_inner();
+        stream.accept(terms.to_bytes())?;
+        let (receive, send) = stream.into_split();
+        let tunnel = Arc::new(Tunnel {
+            id,
+            addresses,
+            stream: send,
+            displaced: Notify::new(),
+        });
+        let before = self.routes_mut().insert(number, Arc::clone(&tunnel));
+        if let Some(before) = before {
+            before.displaced.notify_one();
+        }
+        let ended = tokio::select! {
+            ended = self.pass_up(&tunnel, receive) => ended,
+            () = tunnel.displaced.notified() => Ok(()),
+        };
+        let mut tunnels = self.routes_mut();
+        if tunnels.get(&number).is_some_and(|there| there.id == id) {
+            tunnels.remove(&number);
+        }
+        ended
+    }
+
+    /// Passes what a client sends to the device, until the client ends it.
+    async fn pass_up(&self, tunnel: &Tunnel, mut receive: RecvStream) -> std::io::Result<()> {
+        while let Some(packet) = receive.read_datagram_or_end().await? {
+            if let Err(counter) = self.check(tunnel, &packet) {
+                counter.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            match self.tun.write(&packet) {
+                Ok(()) => count(&self.counters.up, packet.len()),
+                Err(error) => {
+                    tracing::trace!(%error, "a packet is not taken");
+                    self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a client may send this packet; an error is what to count.
+    fn check(&self, tunnel: &Tunnel, packet: &[u8]) -> Result<(), &AtomicU64> {
+        let counters = &self.counters;
+        let view = PacketView::parse(packet).map_err(|_| &counters.malformed)?;
+        if !tunnel.addresses.contains(view.source()) {
+            return Err(&counters.spoofed);
+        }
+        let to = view.destination();
+        let may_go = match self.gateway.contains(to) {
+            // Whatever else listens on this machine is none of theirs.
+            true => ICMP.contains(&view.protocol()),
+            false => !self.pool().contains(to) && self.policy.check(to).is_ok(),
+        };
+        may_go.then_some(()).ok_or(&counters.refused)
+    }
+
+    /// Passes a packet of the device to the tunnel that it is for.
+    fn pass_down(&self, packet: &[u8]) {
+        let counters = &self.counters;
+        let Ok(view) = PacketView::parse(packet) else {
+            counters.unknown.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let number = self.pool().number(view.destination());
+        let tunnel = number.and_then(|number| self.routes().get(&number).cloned());
+        let Some(tunnel) = tunnel else {
+            counters.unknown.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        match tunnel.stream.send_datagram(Bytes::copy_from_slice(packet)) {
+            Ok(()) => count(&counters.down, packet.len()),
+            Err(_) => drop(counters.dropped.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    fn pool(&self) -> MutexGuard<'_, AddressPool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn routes(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u32, Arc<Tunnel>>> {
+        self.tunnels.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn routes_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u32, Arc<Tunnel>>> {
+        self.tunnels.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count([packets, bytes]: &[AtomicU64; 2], length: usize) {
+    packets.fetch_add(1, Ordering::Relaxed);
+    bytes.fetch_add(length as u64, Ordering::Relaxed);
+}
+
+/// ICMP and ICMPv6.
+const ICMP: [u8; 2] = [1, 58];

@@ -1,0 +1,325 @@
+//! The addresses that a gateway gives to its clients.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+pub use super::terms::Inner;
+use super::terms::Wish;
+use crate::gateway::ClientId;
+
+/// Addresses in one network of each family. A client's addresses have the same number in both; the
+/// gateway has number 1.
+#[derive(Debug)]
+pub struct AddressPool {
+    v4: Option<Ipv4Net>,
+    v6: Option<Ipv6Net>,
+    /// The highest number.
+    last: u32,
+    /// The number given last to a tunnel without an address of its own.
+    latest: u32,
+    /// Addresses of tunnels that are there, by number.
+    leases: BTreeMap<u32, Lease>,
+    /// Those that are a client's own, also while it has no tunnel.
+    permanent: BTreeMap<u32, ClientId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    client: ClientId,
+    /// Which of the tunnels that had the number.
+    tunnel: u64,
+}
+
+/// Why there is no pool, or no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// Networks that make no pool.
+    #[error("{0} has no room: a pool is one network of each family with 8 addresses at least")]
+    Network(IpNet),
+    /// All are given away.
+    #[error("all {0} addresses are given away")]
+    Exhausted(u32),
+    /// One client has too many.
+    #[error("the client has {MAX_TUNNELS} tunnels already")]
+    TooMany,
+}
+
+/// What a tunnel gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Granted {
+    pub(super) number: u32,
+    /// The client's own address was given to it for the first time.
+    pub(super) is_new: bool,
+}
+
+impl AddressPool {
+    /// A pool with one network of each family, or of one only.
+    ///
+    /// # Errors
+    /// That a network is too small, or one too many.
+    pub fn new(networks: &[IpNet]) -> Result<Self, PoolError> {
+        let mut pool = Self {
+            v4: None,
+            v6: None,
+            last: MAX_NUMBER,
+            latest: GATEWAY,
+            leases: BTreeMap::new(),
+            permanent: BTreeMap::new(),
+        };
+        for net in networks {
+            let bits = net.max_prefix_len() - net.prefix_len();
+            let is_taken = match net {
+                IpNet::V4(net) => pool.v4.replace(net.trunc()).is_some(),
+                IpNet::V6(net) => pool.v6.replace(net.trunc()).is_some(),
+            };
+            if is_taken || bits < MIN_BITS {
+                return Err(PoolError::Network(*net));
+            }
+            // The last address of an IPv4 network is for all of it.
+            let room = 1_u32.checked_shl(bits.into()).unwrap_or(u32::MAX) - 2;
+            pool.last = pool.last.min(room);
+        }
+        Ok(pool)
+    }
+
+    /// Remembers what was given to a client in an earlier run, if it is a number of this pool.
+    pub fn remember(&mut self, client: ClientId, number: u32) {
+        if (FIRST..=self.last).contains(&number) {
+            self.permanent.entry(number).or_insert(client);
+        }
+    }
+
+    /// The gateway's addresses, with the networks that they are in.
+    pub fn gateway(&self) -> Vec<IpNet> {
+        let own = self.addresses(GATEWAY);
+        let lengths = [
+            self.v4.map(|net| net.prefix_len()),
+            self.v6.map(|net| net.prefix_len()),
+        ];
+        let lengths = lengths.into_iter().flatten();
+        let nets = own.addresses().zip(lengths);
+        nets.filter_map(|(address, length)| IpNet::new(address, length).ok())
+            .collect()
+    }
+
+    /// True if `address` is in a network of the pool.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.v4.is_some_and(|net| net.contains(&address)),
+            IpAddr::V6(address) => self.v6.is_some_and(|net| net.contains(&address)),
+        }
+    }
+
+    /// The addresses with a number.
+    pub(super) fn addresses(&self, number: u32) -> Inner {
+        let v4 = self.v4.map(|net| u32::from(net.network()) + number);
+        let v6 = self
+            .v6
+            .map(|net| u128::from(net.network()) + u128::from(number));
+        Inner {
+            v4: v4.map(Ipv4Addr::from),
+            v6: v6.map(Ipv6Addr::from),
+        }
+    }
+
+    /// The number of an address in the pool.
+    pub(super) fn number(&self, address: IpAddr) -> Option<u32> {
+        let number = match address {
+            IpAddr::V4(address) => u32::from(address).checked_sub(self.v4?.network().into()),
+            IpAddr::V6(address) => u128::from(address)
+                .checked_sub(self.v6?.network().into())
+                .and_then(|number| u32::try_from(number).ok()),
+        };
+        number.filter(|number| *number <= self.last)
+    }
+
+    /// Gives an address to the tunnel with the identity `tunnel`. A client's earlier tunnel with
+    /// that address loses it: its session was lost, though nobody has noticed yet.
+    pub(super) fn grant(
+        &mut self,
+        client: ClientId,
+        wish: Wish,
+        tunnel: u64,
+    ) -> Result<Granted, PoolError> {
+        let known = self.own(client).filter(|_| wish.is_permanent);
+        let before = wish.before.addresses().find_map(|it| self.number(it));
+        let before = before.filter(|number| self.is_for(*number, client, wish.is_permanent));
+        let wanted = known.or(before);
+        let has_it = |number| self.leases.contains_key(&number);
+        let own = self.leases.values().filter(|lease| lease.client == client);
+        if own.count() >= MAX_TUNNELS && !wanted.is_some_and(has_it) {
+            return Err(PoolError::TooMany);
+        }
+        let number = match wanted {
+            Some(number) => number,
+            None => self
+                .free()
+                .ok_or(PoolError::Exhausted(self.last - GATEWAY))?,
+        };
+        self.leases.insert(number, Lease { client, tunnel });
+        let is_new = wish.is_permanent && known.is_none();
+        if is_new {
+            self.permanent.insert(number, client);
+        }
+        Ok(Granted { number, is_new })
+    }
+
+    /// Takes an address back, if the tunnel still has it.
+    pub(super) fn release(&mut self, number: u32, tunnel: u64) {
+        if self
+            .leases
+            .get(&number)
+            .is_some_and(|lease| lease.tunnel == tunnel)
+        {
+            self.leases.remove(&number);
+        }
+    }
+
+    /// The number that is the client's own.
+    fn own(&self, client: ClientId) -> Option<u32> {
+        let mut owners = self.permanent.iter();
+        owners
+            .find(|(_, owner)| **owner == client)
+            .map(|(number, _)| *number)
+    }
+
+    /// True if `client` may have this number again.
+    fn is_for(&self, number: u32, client: ClientId, permanently: bool) -> bool {
+        let lease = self.leases.get(&number);
+        (FIRST..=self.last).contains(&number)
+            && lease.is_none_or(|lease| lease.client == client && !permanently)
+            && !self.permanent.contains_key(&number)
+    }
+
+    /// The number that was free for longest, more or less.
+    fn free(&mut self) -> Option<u32> {
+        let after = (self.latest + 1).max(FIRST);
+        let mut numbers = (after..=self.last).chain(FIRST..after.min(self.last + 1));
+        let is_taken =
+            |number: &u32| self.leases.contains_key(number) || self.permanent.contains_key(number);
+        let number = numbers.find(|number| !is_taken(number))?;
+        self.latest = number;
+        Some(number)
+    }
+}
+
+const GATEWAY: u32 = 1;
+const FIRST: u32 = 2;
+/// More clients than a gateway has sessions.
+const MAX_NUMBER: u32 = 65_534;
+const MIN_BITS: u8 = 3;
+/// Tunnels of one client: one for the machine, the others for programs.
+const MAX_TUNNELS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: ClientId = ClientId::new([1; 32]);
+    const BOB: ClientId = ClientId::new([2; 32]);
+    const PERMANENT: Wish = Wish {
+        is_permanent: true,
+        before: Inner { v4: None, v6: None },
+    };
+
+    fn nets(texts: &[&str]) -> Vec<IpNet> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn small() -> AddressPool {
+        AddressPool::new(&nets(&["10.83.0.0/29", "fd00::/64"])).unwrap()
+    }
+
+    #[test]
+    fn addresses_of_both_families_have_the_same_number() {
+        let pool = small();
+        assert_eq!(pool.gateway(), nets(&["10.83.0.1/29", "fd00::1/64"]));
+        let both = pool.addresses(5);
+        assert_eq!(both.v4, Some("10.83.0.5".parse().unwrap()));
+        assert_eq!(both.v6, Some("fd00::5".parse().unwrap()));
+        for address in both.addresses() {
+            assert_eq!(pool.number(address), Some(5));
+        }
+        for other in [
+            "10.82.255.255",
+            "10.83.0.7",
+            "10.84.0.0",
+            "fd00::7",
+            "fd00:1::",
+            "::",
+        ] {
+            assert_eq!(pool.number(other.parse().unwrap()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_clients_own_address_stays_its_own() {
+        let mut pool = small();
+        let granted = pool.grant(ALICE, PERMANENT, 1).unwrap();
+        assert!(granted.is_new);
+        let again = pool.grant(ALICE, PERMANENT, 2).unwrap();
+        assert_eq!((again.number, again.is_new), (granted.number, false));
+        // The first one's end takes nothing from the second one.
+        pool.release(granted.number, 1);
+        assert!(pool.leases.contains_key(&granted.number));
+        pool.release(granted.number, 2);
+        for _ in 0..20 {
+            let other = pool.grant(BOB, Wish::default(), 3).unwrap();
+            assert_ne!(other.number, granted.number);
+            pool.release(other.number, 3);
+        }
+        let mut later = small();
+        later.remember(ALICE, granted.number);
+        later.remember(BOB, granted.number);
+        later.remember(BOB, 7);
+        let back = later.grant(ALICE, PERMANENT, 1).unwrap();
+        assert_eq!((back.number, back.is_new), (granted.number, false));
+        assert!(later.grant(BOB, PERMANENT, 1).unwrap().is_new);
+    }
+
+    #[test]
+    fn a_tunnel_that_comes_back_gets_its_address_unless_it_is_anothers() {
+        let mut pool = small();
+        let first = pool.grant(ALICE, Wish::default(), 1).unwrap().number;
+        let wish = Wish {
+            is_permanent: false,
+            before: pool.addresses(first),
+        };
+        assert_eq!(pool.grant(ALICE, wish, 2).unwrap().number, first);
+        assert_ne!(pool.grant(BOB, wish, 3).unwrap().number, first);
+        pool.release(first, 2);
+        assert_eq!(pool.grant(BOB, wish, 4).unwrap().number, first);
+        assert_ne!(pool.grant(ALICE, wish, 5).unwrap().number, first);
+    }
+
+    #[test]
+    fn what_is_given_away_is_bounded() {
+        let mut pool = small();
+        for tunnel in 0..5 {
+            assert!(pool.grant(ALICE, Wish::default(), tunnel).is_ok());
+        }
+        let error = pool.grant(BOB, Wish::default(), 9).unwrap_err();
+        assert_eq!(error, PoolError::Exhausted(5));
+        let mut large = AddressPool::new(&nets(&["10.83.0.0/16"])).unwrap();
+        for tunnel in 0..MAX_TUNNELS as u64 {
+            assert!(large.grant(ALICE, Wish::default(), tunnel).is_ok());
+        }
+        let error = large.grant(ALICE, Wish::default(), 99).unwrap_err();
+        assert_eq!(error, PoolError::TooMany);
+        assert!(large.grant(BOB, Wish::default(), 99).is_ok());
+    }
+
+    #[test]
+    fn networks_without_room_make_no_pool() {
+        for texts in [
+            &["10.0.0.0/30"][..],
+            &["fd00::/126"],
+            &["10.0.0.0/8", "10.1.0.0/16"],
+        ] {
+            assert!(AddressPool::new(&nets(texts)).is_err(), "{texts:?}");
+        }
+    }
+}

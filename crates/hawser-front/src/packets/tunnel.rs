@@ -1,0 +1,192 @@
+//! The client's end: the packets of one device, to the gateway and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_net::client::{Client, OpenStreamError};
+use hawser_net::stream::{BondStream, RecvStream, ResetByPeer, SendStream};
+use hawser_net::tun::Tun;
+use tokio::time::sleep;
+
+use super::MAX_PACKET;
+use super::question::Question;
+use super::terms::{Terms, Wish};
+use crate::name_stub::NameStub;
+use crate::transport::DialError;
+
+/// A tunnel to the gateway.
+#[derive(Debug)]
+pub struct PacketTunnel {
+    client: Arc<Client>,
+    stream: BondStream,
+    terms: Terms,
+    wish: Wish,
+}
+
+/// Why there is no tunnel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TunnelError {
+    /// No session.
+    #[error(transparent)]
+    Open(#[from] OpenStreamError),
+    /// The gateway has an older version, or was not told to carry packets.
+    #[error("the gateway carries no packets: it needs `hawser serve --packet-exit nat`")]
+    NotCarried,
+    /// It has no room.
+    #[error("the gateway has no address left for another tunnel")]
+    LimitReached,
+    /// The session was lost meanwhile.
+    #[error("the session with the gateway was lost")]
+    Lost,
+    /// It answers in no known way.
+    #[error("the gateway's answer is malformed")]
+    Malformed,
+    /// What was connected with the old address can't go on.
+    #[error("the gateway has given {0} to another client")]
+    AddressLost(String),
+    /// The device is gone.
+    #[error("the TUN device is gone: {0}")]
+    Device(std::io::Error),
+}
+
+impl PacketTunnel {
+    /// Opens a tunnel. Waits for a session, and for the gateway's answer.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn open(client: &Arc<Client>, wish: Wish) -> Result<Self, TunnelError> {
+        let mut stream = client.open(wish.to_opening()).await?;
+        let accepted = stream.accepted().await;
+        let answer = accepted.map_err(|error| refusal(&error))?;
+        let terms = Terms::read(&answer).ok_or(TunnelError::Malformed)?;
+        Ok(Self {
+            client: Arc::clone(client),
+            stream,
+            terms,
+            wish: Wish {
+                before: terms.client,
+                ..wish
+            },
+        })
+    }
+
+    /// What the gateway grants.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Carries the packets of `tun`, over one session after the other, until it can go on no
+    /// longer. Questions for names that go to the gateway's inner address are answered here.
+    pub async fn carry(self, tun: Tun, names: Arc<NameStub>) -> TunnelError {
+        let tun = Arc::new(tun);
+        let Self {
+            client,
+            stream,
+            terms,
+            wish,
+        } = self;
+        let mut stream = Some(stream);
+        loop {
+            if let Some(stream) = stream.take() {
+                let (receive, send) = stream.into_split();
+                tokio::select! {
+                    error = up(&tun, &send, &names, terms) => return TunnelError::Device(error),
+                    error = down(&tun, receive) => tracing::debug!(%error, "a tunnel is over"),
+                }
+            }
+            let again = tokio::select! {
+                // What is sent meanwhile would only be late.
+                error = discard(&tun) => return TunnelError::Device(error),
+                again = Self::open(&client, wish) => again,
+            };
+            match again {
+                Ok(again) if again.terms.client == terms.client => {
+                    tracing::info!("the tunnel goes on");
+                    stream = Some(again.stream);
+                }
+                Ok(again) => {
+                    let lost = terms.client.addresses().map(|it| it.to_string());
+                    let _ = again;
+                    return TunnelError::AddressLost(lost.collect::<Vec<_>>().join(" and "));
+                }
+                Err(TunnelError::Open(OpenStreamError::Closed)) => {
+                    return OpenStreamError::Closed.into();
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "there is no tunnel yet");
+                    tokio::select! {
+                        error = discard(&tun) => return TunnelError::Device(error),
+                        () = sleep(PAUSE) => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Carries what the machine sends; ends with the device.
+async fn up(
+    tun: &Arc<Tun>,
+    send: &SendStream,
+    names: &Arc<NameStub>,
+    terms: Terms,
+) -> std::io::Error {
+    let mut buffer = vec![0; MAX_PACKET];
+    loop {
+        let length = match tun.read(&mut buffer).await {
+            Ok(length) => length,
+            Err(error) => return error,
+        };
+        let packet = buffer.get(..length).unwrap_or_default();
+        if let Some(question) = Question::of(packet, terms.gateway) {
+            let (tun, names) = (Arc::clone(tun), Arc::clone(names));
+            tokio::spawn(async move {
+                if let Some(answer) = names.datagram(question.from, &question.message).await {
+                    // As any packet, it may be lost.
+                    let _ = tun.write(&question.answered_by(&answer));
+                }
+            });
+        } else {
+            // What can't be sent is lost, as it might be on the way.
+            let _ = send.send_datagram(Bytes::copy_from_slice(packet));
+        }
+    }
+}
+
+/// Carries what the gateway sends; ends with the session.
+async fn down(tun: &Tun, mut receive: RecvStream) -> std::io::Error {
+    loop {
+        match receive.read_datagram_or_end().await {
+            Ok(Some(packet)) => {
+                if let Err(error) = tun.write(&packet) {
+                    tracing::trace!(%error, "a packet is not taken");
+                }
+            }
+            Ok(None) => return std::io::ErrorKind::UnexpectedEof.into(),
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+async fn discard(tun: &Tun) -> std::io::Error {
+    let mut buffer = vec![0; MAX_PACKET];
+    loop {
+        if let Err(error) = tun.read(&mut buffer).await {
+            return error;
+        }
+    }
+}
+
+fn refusal(error: &std::io::Error) -> TunnelError {
+    let reset = error.get_ref().and_then(|it| it.downcast_ref());
+    let code = reset.and_then(|ResetByPeer { code }| u16::try_from(*code).ok());
+    match code.and_then(DialError::from_code) {
+        Some(DialError::LimitReached) => TunnelError::LimitReached,
+        Some(_) => TunnelError::NotCarried,
+        None => TunnelError::Lost,
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(250);

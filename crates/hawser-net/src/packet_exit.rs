@@ -1,0 +1,249 @@
+//! How packets of a gateway's clients get from a TUN device to the internet, and back: by the
+//! kernel's forwarding, with its address translation or without.
+//!
+//! The table of rules belongs to a process of `nft` whose input is held here (nftables' `owner`):
+//! it goes with this program, however that ends.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+
+use crate::guard::{Guard, GuardError};
+
+/// What the internet sees of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitKind {
+    /// The gateway's own address (RFC 3022).
+    Nat,
+    /// The clients' addresses, which others route here.
+    Routed,
+}
+
+/// Clients' packets are forwarded for as long as this lives.
+#[derive(Debug)]
+pub struct PacketExit {
+    rules: Rules,
+    _guard: Guard,
+}
+
+/// Why packets are not forwarded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExitError {
+    /// `nft` is missing.
+    #[error("cannot run nft, which the package nftables has: {0}")]
+    NoNft(io::Error),
+    /// It refuses the rules.
+    #[error("nft refuses the rules: {0}")]
+    Refused(String),
+    /// A setting of the system stays as it is.
+    #[error(transparent)]
+    Setting(#[from] GuardError),
+}
+
+impl PacketExit {
+    /// Begins: packets that come by `device` from the networks `clients` are forwarded. Clients
+    /// do not reach each other, and nobody reaches clients who did not ask for it, except where
+    /// they are routed.
+    ///
+    /// # Errors
+    /// That the system lacks something or forbids it, which takes `CAP_NET_ADMIN`.
+    pub fn begin(
+        device: &str,
+        clients: &[IpNet],
+        kind: ExitKind,
+        mut guard: Guard,
+    ) -> Result<Self, ExitError> {
+        // Before forwarding begins.
+        let script = script(device, clients, kind, &families_not_forwarded());
+        let rules = Rules::add(table_of(device), &script)?;
+        guard.set(FORWARD_V4, "1")?;
+        if clients.iter().any(|net| matches!(net, IpNet::V6(_)))
+            && read_setting(FORWARD_V6).is_some()
+        {
+            // Otherwise the kernel would no longer hear what its routers advertise (RFC 4861).
+            for setting in router_advertisements() {
+                guard.set(&setting, "2")?;
+            }
+            guard.set(FORWARD_V6, "1")?;
+        }
+        Ok(Self {
+            rules,
+            _guard: guard,
+        })
+    }
+
+    /// The rules as they are, for the curious.
+    ///
+    /// # Errors
+    /// That `nft` cannot say.
+    pub fn rules(&self) -> io::Result<String> {
+        list(&self.rules.table)
+    }
+}
+
+/// A table of nftables, and the process that it belongs to.
+#[derive(Debug)]
+struct Rules {
+    table: String,
+    owner: Child,
+    /// Taken when the table is to go.
+    input: Option<ChildStdin>,
+}
+
+impl Rules {
+    fn add(table: String, script: &str) -> Result<Self, ExitError> {
+        check(script)?;
+        let mut owner = Command::new(NFT)
+            .arg("-i")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(ExitError::NoNft)?;
+        let input = owner.stdin.take();
+        let mut rules = Self {
+            table,
+            owner,
+            input,
+        };
+        let written = rules.input.as_mut().map(|input| {
+            input.write_all(script.as_bytes())?;
+            input.flush()
+        });
+        let deadline = Instant::now() + PATIENCE;
+        while list(&rules.table).is_err() {
+            let has_ended = matches!(rules.owner.try_wait(), Ok(Some(_)) | Err(_));
+            if has_ended || Instant::now() > deadline || !matches!(written, Some(Ok(()))) {
+                return Err(ExitError::Refused("it does not say why".to_owned()));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(rules)
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.owner.wait();
+    }
+}
+
+/// The rules, on one line, so that they hold from one moment on.
+fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[&str]) -> String {
+    let mut passing = String::new();
+    for family in not_forwarded {
+        // This machine forwarded nothing before, and still forwards nothing else.
+        let others = format!("iifname != \"{device}\" oifname != \"{device}\"");
+        let _ = write!(passing, "meta nfproto {family} {others} drop; ");
+    }
+    let _ = write!(passing, "iifname \"{device}\" oifname \"{device}\" drop; ");
+    if kind == ExitKind::Nat {
+        let _ = write!(passing, "oifname \"{device}\" ct state new,invalid drop; ");
+    }
+    let _ = write!(passing, "tcp flags syn tcp option maxseg size set rt mtu; ");
+    let mut leaving = String::new();
+    if kind == ExitKind::Nat {
+        for net in clients {
+            let family = if matches!(net, IpNet::V4(_)) {
+                "ip"
+            } else {
+                "ip6"
+            };
+            let net = net.trunc();
+            let _ = write!(
+                leaving,
+                "{family} saddr {net} oifname != \"{device}\" masquerade; "
+            );
+        }
+    }
+    let table = table_of(device);
+    format!(
+        "table inet {table} {{ flags owner; \
+         chain passing {{ type filter hook forward priority -10; policy accept; {passing}}}; \
+         chain leaving {{ type nat hook postrouting priority 100; policy accept; {leaving}}}; }}\n"
+    )
+}
+
+/// Asks `nft` whether it would take the script.
+fn check(script: &str) -> Result<(), ExitError> {
+    let mut nft = Command::new(NFT)
+        .args(["-c", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(ExitError::NoNft)?;
+    let mut said = String::new();
+    let asked = nft
+        .stdin
+        .take()
+        .map(|mut it| it.write_all(script.as_bytes()));
+    if let Some(errors) = &mut nft.stderr {
+        let _ = errors.read_to_string(&mut said);
+    }
+    let passed = nft.wait().is_ok_and(|status| status.success());
+    match passed && matches!(asked, Some(Ok(()))) {
+        true => Ok(()),
+        false => Err(ExitError::Refused(first_line(&said))),
+    }
+}
+
+fn list(table: &str) -> io::Result<String> {
+    let output = Command::new(NFT)
+        .args(["list", "table", "inet", table])
+        .output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(io::Error::other(first_line(&String::from_utf8_lossy(
+            &output.stderr,
+        )))),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+fn table_of(device: &str) -> String {
+    format!("hawser_{device}")
+}
+
+/// The families of which this machine forwards nothing yet.
+fn families_not_forwarded() -> Vec<&'static str> {
+    let families = [(FORWARD_V4, "ipv4"), (FORWARD_V6, "ipv6")];
+    let is_off = |setting: &str| read_setting(setting).is_none_or(|value| value == "0");
+    let off = families.into_iter().filter(|(setting, _)| is_off(setting));
+    off.map(|(_, family)| family).collect()
+}
+
+fn read_setting(setting: &str) -> Option<String> {
+    let value = fs::read_to_string(format!("/proc/sys/{setting}")).ok()?;
+    Some(value.trim().to_owned())
+}
+
+/// The settings of interfaces that hear router advertisements only while nothing is forwarded.
+fn router_advertisements() -> Vec<String> {
+    let Ok(interfaces) = fs::read_dir("/proc/sys/net/ipv6/conf") else {
+        return Vec::new();
+    };
+    let names = interfaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names
+        .filter(|name| name != "all")
+        .map(|name| format!("net/ipv6/conf/{name}/accept_ra"))
+        .filter(|setting| read_setting(setting).as_deref() == Some("1"))
+        .collect()
+}
+
+const NFT: &str = "nft";
+const FORWARD_V4: &str = "net/ipv4/ip_forward";
+const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
+const PATIENCE: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(10);

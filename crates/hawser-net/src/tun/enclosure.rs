@@ -1,0 +1,218 @@
+//! A program in a network of its own, which has nothing but a TUN device.
+//!
+//! The program's process enters new namespaces, makes the device in them, and hands it to the
+//! process that carries its packets, which stays outside. A user namespace lends the right to do
+//! that where the user has none.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, IoSlice, IoSliceMut, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{getegid, geteuid};
+use tokio::io::{AsyncWriteExt as _, Interest};
+
+use super::set_up::set_loopback_up;
+use super::{Tun, TunAddresses, TunError, create, set_up};
+use crate::sys;
+
+/// Why a program is not in a network of its own.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnclosureError {
+    /// The system lends no namespaces.
+    #[error("cannot make a network for the program: {0}")]
+    Forbidden(io::Error),
+    /// There is no device in it.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The program would ask the wrong name servers.
+    #[error("cannot cover {RESOLV_CONF}: {0}")]
+    Names(io::Error),
+    /// The other process is gone.
+    #[error("cannot hand over the TUN device: {0}")]
+    HandOver(io::Error),
+}
+
+/// The side that carries packets: waits for the device.
+#[derive(Debug)]
+pub struct Enclosure {
+    listener: tokio::net::UnixListener,
+    name: String,
+}
+
+/// A device that is there, whose program waits for leave to start.
+#[derive(Debug)]
+pub struct Enclosed {
+    tun: Tun,
+    program: tokio::net::UnixStream,
+}
+
+impl Enclosure {
+    /// Opens the socket for the hand-over. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn prepare() -> io::Result<Self> {
+        let mut number = [0; 16];
+        getrandom(&mut number)?;
+        let digits = number.iter().map(|byte| format!("{byte:02x}"));
+        let name = format!("hawser-tun-{}", digits.collect::<String>());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            listener: tokio::net::UnixListener::from_std(listener)?,
+            name,
+        })
+    }
+
+    /// What [`enter`] has to be told in the program's process.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for the device.
+    ///
+    /// # Errors
+    /// That the process has gone, or what the system says.
+    pub async fn device(&self) -> Result<Enclosed, EnclosureError> {
+        let receive = async {
+            loop {
+                let (program, _) = self.listener.accept().await?;
+                // Anybody may know the name.
+                if program.peer_cred()?.uid() != geteuid().as_raw() {
+                    continue;
+                }
+                let received = program.async_io(Interest::READABLE, || receive_file(&program));
+                return received.await.map(|file| (file, program));
+            }
+        };
+        let (file, program) = receive.await.map_err(EnclosureError::HandOver)?;
+        let tun = Tun::new(file)?;
+        Ok(Enclosed { tun, program })
+    }
+}
+
+impl Enclosed {
+    /// Lets the program start, and returns its device.
+    ///
+    /// # Errors
+    /// That the process has gone.
+    pub async fn start(mut self) -> Result<Tun, EnclosureError> {
+        let told = self.program.write_all(&[GO]).await;
+        told.map_err(EnclosureError::HandOver)?;
+        Ok(self.tun)
+    }
+}
+
+/// Takes this process, which must have one thread only, into a network of its own with a device
+/// that has the addresses `wanted`. The device goes to the [`Enclosure`] with that name, and
+/// `resolv_conf` in place of the system's file of that name. Returns when the program may start.
+///
+/// # Errors
+/// That the system forbids any of it.
+pub fn enter(
+    enclosure: &str,
+    wanted: &TunAddresses,
+    resolv_conf: &Path,
+) -> Result<(), EnclosureError> {
+    // Abstract sockets are those of a network.
+    let connect = || UnixStream::connect_addr(&SocketAddr::from_abstract_name(enclosure)?);
+    let mut outside = connect().map_err(EnclosureError::HandOver)?;
+    leave().map_err(EnclosureError::Forbidden)?;
+    let (file, name) = create(NAME)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(TunError::Use)?;
+    runtime.block_on(async {
+        set_loopback_up().await?;
+        set_up(&name, wanted).await
+    })?;
+    drop(runtime);
+    let group = getegid().as_raw();
+    // Without it, only programs with rights of their own can ping.
+    if let Err(error) = fs::write(PING_GROUPS, format!("{group} {group}")) {
+        tracing::debug!(%error, "pings are not allowed");
+    }
+    cover_names(resolv_conf).map_err(EnclosureError::Names)?;
+    let mut hand_over = || {
+        send_file(&outside, &file)?;
+        outside.read_exact(&mut [0])
+    };
+    hand_over().map_err(EnclosureError::HandOver)
+}
+
+/// Leaves the namespaces, with the help of a user namespace where that is needed.
+fn leave() -> io::Result<()> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    if user == 0 && sys::leave_namespaces(false).is_ok() {
+        return Ok(());
+    }
+    sys::leave_namespaces(true)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+fn cover_names(by: &Path) -> io::Result<()> {
+    // Often a symbolic link.
+    let over = fs::canonicalize(RESOLV_CONF)?;
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes());
+    sys::cover_file(&text(by)?, &text(&over)?)
+}
+
+fn send_file(socket: &UnixStream, file: &OwnedFd) -> io::Result<()> {
+    let files = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(
+        socket,
+        &[IoSlice::new(&[GO])],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}
+
+fn receive_file(socket: &tokio::net::UnixStream) -> io::Result<OwnedFd> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let mut files = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    files
+        .next()
+        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+fn getrandom(into: &mut [u8]) -> io::Result<()> {
+    use ring::rand::SecureRandom as _;
+    let random = ring::rand::SystemRandom::new();
+    random
+        .fill(into)
+        .map_err(|_| io::Error::other("no random numbers"))
+}
+
+const NAME: &str = "hawser0";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const PING_GROUPS: &str = "/proc/sys/net/ipv4/ping_group_range";
+const GO: u8 = 1;

@@ -1,0 +1,92 @@
+//! Addresses and routes of a TUN device.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use futures_util::TryStreamExt as _;
+use ipnet::IpNet;
+use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+
+use super::TunError;
+use crate::links::ask_kernel;
+
+/// What a TUN device has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunAddresses {
+    /// Its addresses, each with the network that is reached by it.
+    pub addresses: Vec<IpNet>,
+    /// Largest packet, in bytes.
+    pub mtu: u16,
+    /// True if all other networks are reached by it as well.
+    pub is_default: bool,
+}
+
+/// Gives a device of this network namespace its addresses and routes, and sets it up.
+///
+/// # Errors
+/// The kernel's answer.
+pub async fn set_up(name: &str, wanted: &TunAddresses) -> Result<(), TunError> {
+    let failed = |reason: String| TunError::SetUp {
+        name: name.to_owned(),
+        reason,
+    };
+    let done = ask_kernel(|handle| async move {
+        let done = apply(&handle, name, wanted).await;
+        Ok(done.map_err(|error| error.to_string()))
+    });
+    done.await
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(failed)
+}
+
+/// Sets the loopback device of this network namespace up, which a new one needs.
+pub(super) async fn set_loopback_up() -> Result<(), TunError> {
+    let nothing = TunAddresses {
+        addresses: Vec::new(),
+        mtu: LOOPBACK_MTU,
+        is_default: false,
+    };
+    set_up("lo", &nothing).await
+}
+
+async fn apply(handle: &Handle, name: &str, wanted: &TunAddresses) -> Result<(), rtnetlink::Error> {
+    let mut found = handle.link().get().match_name(name.to_owned()).execute();
+    let link = found.try_next().await?;
+    let index = link.map_or(0, |link| link.header.index);
+    let up = LinkUnspec::new_with_index(index)
+        .mtu(wanted.mtu.into())
+        .up();
+    handle.link().set(up.build()).execute().await?;
+    for net in &wanted.addresses {
+        let adding = handle.address().add(index, net.addr(), net.prefix_len());
+        match adding.execute().await {
+            // A machine without IPv6 does with IPv4.
+            Err(error) if net.addr().is_ipv6() => {
+                tracing::debug!(%error, %net, "the TUN device has no IPv6 address");
+                continue;
+            }
+            added => added?,
+        }
+        if wanted.is_default {
+            add_default_route(handle, index, net.addr()).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn add_default_route(
+    handle: &Handle,
+    index: u32,
+    family: IpAddr,
+) -> Result<(), rtnetlink::Error> {
+    let route = match family {
+        IpAddr::V4(_) => RouteMessageBuilder::<Ipv4Addr>::new()
+            .output_interface(index)
+            .build(),
+        IpAddr::V6(_) => RouteMessageBuilder::<Ipv6Addr>::new()
+            .output_interface(index)
+            .build(),
+    };
+    handle.route().add(route).execute().await
+}
+
+const LOOPBACK_MTU: u16 = u16::MAX;
