@@ -347,6 +347,17 @@ static __always_inline int is_bonded(const struct settings *settings, const stru
 	return !!bpf_map_lookup_elem(&PEERS, &peer);
 }
 
+/* Tells whether the daemon's tunnel carries these datagrams. The machine's routes lead there. */
+static __always_inline int is_tunnelled(const struct settings *settings,
+					const struct connection *c, __u32 mode)
+{
+	if (c->flow.protocol != IPPROTO_UDP || !settings->packets)
+		return 0;
+	if (mode == MODE_AUTO)
+		mode = settings->auto_mode;
+	return mode == MODE_BONDED;
+}
+
 static __always_inline void expect(const struct settings *settings, struct connection *c)
 {
 	struct flow *flow = &c->flow;
@@ -436,6 +447,8 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	 * one link here. If no link is usable, it is redirected, and the daemon handles it. */
 	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
 		return redirect(c);
+	if (!(there && (verdict.sets_links || avoid)) && is_tunnelled(settings, c, verdict.mode))
+		return AS_IT_IS;
 	/* Resolvers of a provider often answer over that provider's link only. */
 	if (c->flow.port == DNS_PORT && !verdict.sets_links)
 		return AS_IT_IS;

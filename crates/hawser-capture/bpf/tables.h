@@ -95,7 +95,7 @@ struct settings {
 	__u32 policy;
 	__u32 auto_mode;    /* meaning of MODE_AUTO for destinations that are no peers */
 	__u32 process;      /* the daemon's process number, written by the program */
-	__u32 unused;
+	__u32 packets;      /* 1: the machine's routes lead datagrams to the daemon's tunnel */
 };
 
 #define RULE_ORDER 8

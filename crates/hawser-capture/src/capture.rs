@@ -167,6 +167,21 @@ impl Capture {
         Ok(())
     }
 
+    /// Sets whether the machine's routes lead datagrams to a tunnel of this process: then those
+    /// that are for a gateway are not bound to links. Other settings stay.
+    pub fn set_packets(&mut self, are_carried: bool) -> Result<(), CaptureError> {
+        let packets = u32::from(are_carried);
+        if packets != self.settings.packets {
+            let row = SettingsRow {
+                packets,
+                ..self.settings
+            };
+            self.tables.settings.set(0, row, 0)?;
+            self.settings = row;
+        }
+        Ok(())
+    }
+
     /// Sets the links. A link keeps its load; a removed one gets no more connections, and those on
     /// it continue. A new link gets none before the rules are in force for it.
     ///

@@ -1,6 +1,7 @@
 //! TUN devices: interfaces of this machine whose packets a program carries.
 
 mod enclosure;
+mod routes;
 mod set_up;
 
 use std::fs::OpenOptions;
@@ -13,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 pub use enclosure::{Enclosed, Enclosure, EnclosureError, enter};
+pub use routes::TunRoutes;
 pub use set_up::{TunAddresses, set_up};
 
 /// A TUN device in the hands of this program. It goes when this is dropped, with its routes.
@@ -47,6 +49,13 @@ pub enum TunError {
     /// It cannot be read by this program.
     #[error("cannot use the TUN device: {0}")]
     Use(io::Error),
+}
+
+/// True for the name of a device that [`create`] has made for Hawser, here or in another process.
+pub(crate) fn is_own(name: &str) -> bool {
+    name.strip_prefix("hawser").is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
 }
 
 /// Makes a TUN device in this network namespace. `name` may have `%d` for the next free number.
@@ -103,3 +112,5 @@ impl Tun {
 }
 
 const DEVICE: &str = "/dev/net/tun";
+/// Name for a device in this network: the next one that is free.
+pub const NAME: &str = "hawser%d";

@@ -21,6 +21,7 @@ use crate::daemon::proxy::captured::{Capturing, Scope};
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
+use crate::daemon::proxy::packets::MachinePackets;
 use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
 use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
@@ -220,16 +221,34 @@ impl Serving<'_> {
     ) -> anyhow::Result<()> {
         let dialer = Arc::new(dialer);
         let usage = self.gateway.map(|_| self.config.connection.gateway);
+        let packets = match (self.capture, self.gateway) {
+            (Some(Scope::System), Some(gateway)) => {
+                let client = Arc::clone(&gateway.client);
+                let links = self.links.clone();
+                Some(MachinePackets::start(client, links, director.clone()))
+            }
+            _ => None,
+        };
         let capturing = self.capture.map(|scope| Capturing {
             scope,
             policy: self.config.connection.scheduler,
             director: director.clone(),
             rules: self.connection_rules.clone(),
             gateway: usage,
+            packets: packets.as_ref().map(MachinePackets::are_carried),
         });
         let captured = match capturing {
-            Some(capturing) => Some(capturing.start(&dialer).await?),
+            Some(capturing) => Some(capturing.start(&dialer).await),
             None => None,
+        };
+        let captured = match captured.transpose() {
+            Ok(captured) => captured,
+            Err(error) => {
+                if let Some(packets) = packets {
+                    packets.end().await;
+                }
+                return Err(error);
+            }
         };
         let who = Who::start(port.proxy.max_connections).inspect_err(|error| {
             tracing::warn!(%error, "which programs ask can't be found out");
@@ -243,6 +262,9 @@ impl Serving<'_> {
         let who = who.ok();
         let who = who.map(|who| who.only_while(matters).needed_while(binds));
         let served = port.serve(dialer, who).await;
+        if let Some(packets) = packets {
+            packets.end().await;
+        }
         if let Some(captured) = captured {
             captured.end().await;
         }

@@ -5,6 +5,7 @@ pub(crate) mod captured;
 pub(crate) mod direct;
 pub(crate) mod links;
 pub(crate) mod live_rules;
+pub(crate) mod packets;
 pub(crate) mod password;
 pub(crate) mod peering;
 pub(crate) mod placed;

@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use hawser_skip::name_server::serve_names_if_asked;
-use hawser_skip::namespace::{Neighbour, in_namespace, ip};
+use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root, ip};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UdpSocket};
 
@@ -156,7 +156,11 @@ fn a_program_has_a_network_of_its_own_and_leaves_the_machines_alone() {
         let gateway = net.serve();
         net.enrol();
         let own = said(Command::new("ip").args(["-4", "route", "list", "table", "all"]));
-        let ended = Ended::of(net.enclosed(&with_udp(MOVES)).output().unwrap());
+        let ended = Ended::of(
+            net.enclosed(&with_udp(&format!("{SIZES}{STREAM}sys.exit(7)")))
+                .output()
+                .unwrap(),
+        );
         assert_eq!(ended.code, 7, "{ended:?}\n{}", gateway.log());
         assert_eq!(
             ended.out, "[1, 1392, 1393, 9000]\n11.0.0.1 True\n",
@@ -278,6 +282,77 @@ fn a_program_in_its_own_network_finds_names_although_any_one_link_is_silent() {
 }
 
 #[test]
+fn all_packets_of_a_machine_go_over_the_gateway_and_its_links_answer_by_themselves() {
+    let test = "packets::all_packets_of_a_machine_go_over_the_gateway_and_its_links_answer_by_\
+                themselves";
+    in_namespace_of_root(test, || {
+        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
+        if tried.code != 0 {
+            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+            return;
+        }
+        let Some(net) = Internet::new(test) else {
+            return;
+        };
+        let ways = || {
+            let way = |arguments: &[&str]| said(Command::new("ip").args(arguments));
+            [
+                way(&["-4", "route", "get", SERVER]),
+                way(&["rule"]),
+                way(&["-6", "rule"]),
+            ]
+        };
+        let before = ways();
+        let gateway = net.serve();
+        let invite = net.place.invite();
+        let up = |arguments: &[&str]| {
+            let always = ["up", "--listen", "127.0.0.1:0", "--capture", "system"];
+            let up = net
+                .place
+                .launch("client", &[&always[..], arguments].concat());
+            let are_carried =
+                || up.listen(&net.place).is_some() && ways()[0].contains("dev hawser0");
+            until("packets are carried", are_carried, || up.log());
+            up
+        };
+        let client = up(&["--gateway", &invite]);
+        let log = || format!("{}\n{}", client.log(), gateway.log());
+        // Whatever does not go by the tunnel, the gateway's machine drops.
+        let python = |script: &str| said(Command::new("python3").args(["-c", &with_udp(script)]));
+        assert_eq!(python(DATAGRAMS), "True True", "{}", log());
+        let packets = net.counter("packets-packets-up");
+        assert!(packets >= 2, "{}", log());
+        // TCP goes as streams.
+        assert_eq!(python(STREAM), "11.0.0.1 True", "{}", log());
+        let after = net.counter("packets-packets-up");
+        assert!(after < packets + 50, "{packets}, {after}: {}", log());
+        // Who comes by a link is answered by it.
+        let listener = std::net::TcpListener::bind("10.2.0.2:8000").unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let _ = std::io::Write::write_all(&mut stream.unwrap(), b"here");
+            }
+        });
+        let call = "exec 3<>/dev/tcp/10.2.0.2/8000 && cat <&3";
+        let call = || {
+            said(
+                net.gateway
+                    .command("timeout")
+                    .args(["5", "bash", "-c", call]),
+            )
+        };
+        assert_eq!(call(), "here", "{}", log());
+        let own = ways()[0].clone();
+        client.kill();
+        assert_eq!(ways()[0], before[0], "what is left leads nowhere else");
+        let client = up(&[]);
+        assert_eq!(ways()[0], own, "the address lasts");
+        client.end();
+        assert_eq!(ways(), before);
+    });
+}
+
+#[test]
 fn what_a_tunnel_lacks_is_told() {
     let test = "packets::what_a_tunnel_lacks_is_told";
     in_namespace(test, || {
@@ -328,9 +403,17 @@ def echo(s, to, payload, tries=20, patience=0.5):
             time.sleep(0.05)
     return False
 ";
-const MOVES: &str = "
+const SIZES: &str = "
 s = udp()
 print([n for n in [1, 1392, 1393, 9000] if echo(s, ('11.0.0.2', 7), os.urandom(n))])
+";
+const DATAGRAMS: &str = "
+unconnected = echo(udp(), ('11.0.0.2', 7), b'unconnected')
+s = udp()
+s.connect(('11.0.0.2', 7))
+print(unconnected, echo(s, ('11.0.0.2', 7), b'connected'))
+";
+const STREAM: &str = "
 t = socket.create_connection(('11.0.0.2', 7))
 f = t.makefile('rb')
 seen = f.readline().decode().strip()
@@ -338,7 +421,6 @@ payload = os.urandom(300000)
 import threading
 threading.Thread(target=lambda: t.sendall(payload), daemon=True).start()
 print(seen, f.read(300000) == payload)
-sys.exit(7)
 ";
 const REFUSED: &str = "
 once = dict(tries=1, patience=0.3)

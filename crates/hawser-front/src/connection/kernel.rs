@@ -57,6 +57,8 @@ pub struct KernelPlaces {
     surroundings: NearNetworks,
     /// Answers what programs ask name servers. Closed after the programs in the kernel are gone.
     names: Option<NameStub>,
+    /// Whether a tunnel carries datagrams that are for the gateway.
+    packets: Option<watch::Receiver<bool>>,
     /// What was last in the way of keeping the tables up to date; empty where nothing is.
     complaint: String,
 }
@@ -79,6 +81,7 @@ impl KernelPlaces {
             can_abort: true,
             surroundings: NearNetworks::default(),
             names: None,
+            packets: None,
             complaint: String::new(),
         })
     }
@@ -87,6 +90,12 @@ impl KernelPlaces {
     pub fn answer_names(&mut self, stub: NameStub) {
         self.turn_names(&mut stub.ports());
         self.names = Some(stub);
+    }
+
+    /// From now on datagrams that are for the gateway are left to the machine's routes whenever
+    /// `are_carried` says that these lead to a tunnel.
+    pub fn follow_packets(&mut self, are_carried: watch::Receiver<bool>) {
+        self.packets = Some(are_carried);
     }
 
     /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its
@@ -211,6 +220,9 @@ impl KernelPlaces {
         let usage = report.gateway.map(|gateway| gateway.usage);
         self.capture
             .set_choice(report.policy, usage.map(Unruled::from))?;
+        if let Some(packets) = &self.packets {
+            self.capture.set_packets(*packets.borrow())?;
+        }
         let mut links = entries(&report);
         self.surroundings.hold_back(&mut links, &report);
         let placed = self.capture.set_links(&links);

@@ -17,6 +17,7 @@ use rtnetlink::packet_route::route::{
 use super::netlink::{dump, each, each_route, is_default_route, is_up};
 use super::route::chosen_link;
 use super::{Link, LinkError, LinkKind};
+use crate::tun::is_own;
 
 /// All links of this network namespace, by index.
 pub async fn list_links() -> Result<Vec<Link>, LinkError> {
@@ -28,7 +29,10 @@ async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
     let found = handle.link().get().execute();
     each("links", found, |message| {
         let link = link_of(&message);
-        links.insert(link.index, link);
+        // A tunnel of our own leads to the links, and is none.
+        if !(link.kind == LinkKind::Tunnel && is_own(&link.name)) {
+            links.insert(link.index, link);
+        }
     })
     .await?;
     let mut last_choice = Vec::new();

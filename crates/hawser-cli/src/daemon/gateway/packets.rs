@@ -4,14 +4,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use hawser_config::{PacketExit as Wanted, ServeConfig};
+use hawser_config::{IpNet, PacketExit as Wanted, ServeConfig};
 use hawser_front::gateway::{ClientId, DestinationPolicy};
 use hawser_front::packets::{AddressPool, Exchange, MTU};
 use hawser_net::guard::Guard;
 use hawser_net::identity::PublicKey;
+use hawser_net::links::list_links;
 use hawser_net::packet_exit::{ExitKind, PacketExit};
 use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
-use hawser_net::tun::{Tun, TunAddresses, create, set_up};
+use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up};
 use tokio::task::JoinHandle;
 
 /// Packets are carried for as long as this lives.
@@ -33,7 +34,8 @@ impl Packets {
             Wanted::Nat => ExitKind::Nat,
             Wanted::Routed => ExitKind::Routed,
         };
-        let mut pool = AddressPool::new(&config.packet_pool).context("--packet-pool")?;
+        let networks = carried(&config.packet_pool).await?;
+        let mut pool = AddressPool::new(&networks).context("--packet-pool")?;
         let addresses = PacketAddresses::open(state)?;
         for (key, number) in addresses.given() {
             pool.remember(ClientId::new(*key.as_bytes()), number);
@@ -71,9 +73,18 @@ impl Drop for Packets {
     }
 }
 
+/// The networks of families that this machine has a way out for: clients would prefer IPv6 to
+/// nowhere.
+async fn carried(pool: &[IpNet]) -> anyhow::Result<Vec<IpNet>> {
+    let links = list_links().await.context("can't list the links")?;
+    let has_v6 = links.iter().any(|link| link.has_default_route_v6);
+    let is_carried = |net: &&IpNet| matches!(net, IpNet::V4(_)) || has_v6;
+    Ok(pool.iter().filter(is_carried).copied().collect())
+}
+
 async fn begin(pool: &AddressPool, kind: ExitKind) -> anyhow::Result<(Tun, String, PacketExit)> {
     let addresses = pool.gateway();
-    let (file, device) = create("hawser%d")?;
+    let (file, device) = create(NAME)?;
     let wanted = TunAddresses {
         addresses: addresses.clone(),
         mtu: MTU,

@@ -48,6 +48,8 @@ pub(crate) struct Capturing<'a> {
     pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
     /// Use of the gateway, where there is one.
     pub(crate) gateway: Option<GatewayUse>,
+    /// Whether a tunnel carries datagrams for the gateway.
+    pub(crate) packets: Option<watch::Receiver<bool>>,
 }
 
 /// Capturing goes on for as long as this lives.
@@ -77,6 +79,9 @@ impl Capturing<'_> {
             server = Some(tokio::spawn(redirected.run(std::future::pending())));
         }
         let mut places = KernelPlaces::new(capture, self.director.clone())?;
+        if let Some(packets) = self.packets {
+            places.follow_packets(packets);
+        }
         places.answer_names(NameStub::start(self.director).await);
         tracing::info!(%scope, "connections are captured");
         Ok(Captured {

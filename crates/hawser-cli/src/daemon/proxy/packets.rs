@@ -1,0 +1,122 @@
+//! All packets of this machine that nothing else takes, over the gateway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_front::connection::SharedDirector;
+use hawser_front::name_stub::NameStub;
+use hawser_front::packets::{PacketTunnel, TunnelError, Wish};
+use hawser_net::client::{Client, OpenStreamError};
+use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::links::Links;
+
+/// Packets are carried while this lives, whenever the gateway does that.
+pub(crate) struct MachinePackets {
+    task: JoinHandle<()>,
+    end: watch::Sender<bool>,
+    are_carried: watch::Receiver<bool>,
+}
+
+impl MachinePackets {
+    /// Begins as soon as a session is there.
+    pub(crate) fn start(client: Arc<Client>, links: Links, director: SharedDirector) -> Self {
+        let (carried, are_carried) = watch::channel(false);
+        let (end, ended) = watch::channel(false);
+        let carrying = Carrying {
+            client,
+            links,
+            director,
+            carried,
+            ended,
+        };
+        Self {
+            task: tokio::spawn(carrying.run()),
+            end,
+            are_carried,
+        }
+    }
+
+    /// Whether the machine's routes lead to the tunnel.
+    pub(crate) fn are_carried(&self) -> watch::Receiver<bool> {
+        self.are_carried.clone()
+    }
+
+    /// Ends it; routes are as before when this returns.
+    pub(crate) async fn end(self) {
+        self.end.send_replace(true);
+        let _ = self.task.await;
+    }
+}
+
+struct Carrying {
+    client: Arc<Client>,
+    links: Links,
+    director: SharedDirector,
+    carried: watch::Sender<bool>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Carrying {
+    async fn run(mut self) {
+        let mut complaint = String::new();
+        loop {
+            let Err(error) = self.carry().await else {
+                return;
+            };
+            if let Some(TunnelError::Open(OpenStreamError::Closed)) = error.downcast_ref() {
+                return;
+            }
+            let text = format!("{error:#}");
+            if text != complaint {
+                tracing::warn!(error = text, "packets go as without Hawser");
+                complaint = text;
+            }
+            let mut ended = self.ended.clone();
+            tokio::select! {
+                () = sleep(PAUSE) => {}
+                _ = ended.wait_for(|ended| *ended) => return,
+            }
+        }
+    }
+
+    /// Carries packets until that cannot go on, or until it is to end.
+    async fn carry(&mut self) -> anyhow::Result<()> {
+        let wish = Wish {
+            is_permanent: true,
+            ..Wish::default()
+        };
+        let mut ended = self.ended.clone();
+        let tunnel = tokio::select! {
+            opened = PacketTunnel::open(&self.client, wish) => opened?,
+            _ = ended.wait_for(|ended| *ended) => return Ok(()),
+        };
+        let terms = tunnel.terms();
+        let (file, device) = create(NAME)?;
+        let wanted = TunAddresses {
+            addresses: terms.client.addresses().map(Into::into).collect(),
+            mtu: terms.mtu,
+            is_default: false,
+        };
+        set_up(&device, &wanted).await?;
+        let tun = Tun::new(file)?;
+        let names = Arc::new(NameStub::start(self.director.clone()).await);
+        let families = terms.client.addresses();
+        let routes = TunRoutes::begin(&device, families, self.links.clone()).await?;
+        tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");
+        self.carried.send_replace(true);
+        let outcome = tokio::select! {
+            error = tunnel.carry(tun, names) => Err(error.into()),
+            _ = ended.wait_for(|ended| *ended) => Ok(()),
+        };
+        self.carried.send_replace(false);
+        routes.end().await;
+        outcome
+    }
+}
+
+/// Before it is tried again.
+const PAUSE: Duration = Duration::from_secs(5);

@@ -1,0 +1,239 @@
+//! Rules and routes that lead what this machine sends to a TUN device.
+//!
+//! A table of its own has the default routes by the device. Before it is asked, the main table is,
+//! without its default routes, so that neighbours and networks with routes of their own stay where
+//! they are; and for what comes from a link's own address the whole main table is, so that a
+//! machine that is reached by its links answers by them. Sockets that are bound to a link find no
+//! route by another device, and go on to the main table as before.
+//!
+//! The routes go with the device. The rules without them change nothing, so those that a killed
+//! daemon has left do no harm until the next one takes them back.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::TunError;
+use crate::links::{Link, LinkError, ask_kernel};
+
+/// What this machine sends goes to the device, for as long as this lives, or until it has ended.
+#[derive(Debug)]
+pub struct TunRoutes {
+    following: JoinHandle<()>,
+}
+
+impl TunRoutes {
+    /// Begins for the device `name`, with a route of each family of which it has an address, and
+    /// follows the addresses of `links`.
+    ///
+    /// # Errors
+    /// That the kernel refuses.
+    pub async fn begin(
+        name: &str,
+        families: impl Iterator<Item = IpAddr>,
+        mut links: watch::Receiver<Arc<Vec<Link>>>,
+    ) -> Result<Self, TunError> {
+        let families: Vec<IpAddr> = families.collect();
+        let mut known = addresses(&links.borrow_and_update());
+        let begun = ask_kernel(|handle| async move {
+            let begun = begin(&handle, name, &families, &known).await;
+            Ok((begun.map_err(|error| error.to_string()), known))
+        });
+        let failed = |reason: String| TunError::SetUp {
+            name: name.to_owned(),
+            reason,
+        };
+        let (begun, listed) = begun.await.map_err(|error| failed(error.to_string()))?;
+        known = listed;
+        begun.map_err(failed)?;
+        let following = tokio::spawn(async move {
+            while links.changed().await.is_ok() {
+                let now = addresses(&links.borrow_and_update());
+                if now != known {
+                    if let Err(error) = change(&known, &now).await {
+                        tracing::warn!(%error, "not all links answer by themselves");
+                    }
+                    known = now;
+                }
+            }
+        });
+        Ok(Self { following })
+    }
+
+    /// Ends it: the rules are gone when this returns.
+    pub async fn end(self) {
+        self.following.abort();
+        let gone = ask_kernel(|handle| async move {
+            let gone = remove_all(&handle).await;
+            Ok(gone.map_err(|error| error.to_string()))
+        });
+        match gone.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "rules for routes are left"),
+            Err(error) => tracing::warn!(%error, "rules for routes are left"),
+        }
+    }
+}
+
+impl Drop for TunRoutes {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+/// The addresses that links are reached at.
+fn addresses(links: &[Link]) -> BTreeSet<IpAddr> {
+    let links = links.iter().filter(|link| !link.loopback);
+    links
+        .flat_map(|link| link.addresses.iter().copied())
+        .collect()
+}
+
+async fn begin(
+    handle: &Handle,
+    name: &str,
+    families: &[IpAddr],
+    links: &BTreeSet<IpAddr>,
+) -> Result<(), rtnetlink::Error> {
+    remove_all(handle).await?;
+    let mut found = handle.link().get().match_name(name.to_owned()).execute();
+    let index = found.try_next().await?.map_or(0, |link| link.header.index);
+    for family in families {
+        let route = match family {
+            IpAddr::V4(_) => RouteMessageBuilder::<Ipv4Addr>::new()
+                .output_interface(index)
+                .table_id(TABLE)
+                .build(),
+            IpAddr::V6(_) => RouteMessageBuilder::<Ipv6Addr>::new()
+                .output_interface(index)
+                .table_id(TABLE)
+                .build(),
+        };
+        match handle.route().add(route).execute().await {
+            // A machine without IPv6 does with IPv4.
+            Err(error) if family.is_ipv6() => tracing::debug!(%error, "no IPv6 by the tunnel"),
+            added => added?,
+        }
+    }
+    for address in links {
+        add(handle, *address, Rule::OfLink).await?;
+    }
+    for family in families {
+        add(handle, *family, Rule::NotByDefault).await?;
+        add(handle, *family, Rule::ToDevice).await?;
+    }
+    Ok(())
+}
+
+async fn change(before: &BTreeSet<IpAddr>, now: &BTreeSet<IpAddr>) -> Result<(), LinkError> {
+    ask_kernel(|handle| async move {
+        for address in now.difference(before) {
+            if let Err(error) = add(&handle, *address, Rule::OfLink).await {
+                tracing::debug!(%error, %address, "no rule for an address");
+            }
+        }
+        for address in before.difference(now) {
+            let version = version_of(*address);
+            remove(&handle, version, |rule| is_of(rule, *address)).await;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A rule of ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// What comes from a link's address goes by the main table.
+    OfLink,
+    /// So does what has a route there that is no default route.
+    NotByDefault,
+    /// Everything else of this machine goes to the device.
+    ToDevice,
+}
+
+async fn add(handle: &Handle, address: IpAddr, rule: Rule) -> Result<(), rtnetlink::Error> {
+    let (priority, table) = match rule {
+        Rule::OfLink => (OF_LINK, MAIN),
+        Rule::NotByDefault => (NOT_BY_DEFAULT, MAIN),
+        Rule::ToDevice => (TO_DEVICE, TABLE),
+    };
+    let request = handle.rule().add().priority(priority).table_id(table);
+    // What is only forwarded here goes as before.
+    let mut request = request
+        .input_interface(OWN.to_owned())
+        .action(RuleAction::ToTable);
+    if rule == Rule::NotByDefault {
+        let suppress = RuleAttribute::SuppressPrefixLen(0);
+        request.message_mut().attributes.push(suppress);
+    }
+    match address {
+        IpAddr::V4(address) if rule == Rule::OfLink => {
+            request.v4().source_prefix(address, 32).execute().await
+        }
+        IpAddr::V6(address) if rule == Rule::OfLink => {
+            request.v6().source_prefix(address, 128).execute().await
+        }
+        IpAddr::V4(_) => request.v4().execute().await,
+        IpAddr::V6(_) => request.v6().execute().await,
+    }
+}
+
+async fn remove_all(handle: &Handle) -> Result<(), rtnetlink::Error> {
+    for version in [IpVersion::V4, IpVersion::V6] {
+        remove(handle, version, |_| true).await;
+    }
+    Ok(())
+}
+
+/// Removes those of our rules that `is_meant`.
+async fn remove(handle: &Handle, version: IpVersion, is_meant: impl Fn(&RuleMessage) -> bool) {
+    // A machine may be without one of the families.
+    let listed: Result<Vec<RuleMessage>, _> =
+        handle.rule().get(version).execute().try_collect().await;
+    for rule in listed.unwrap_or_default() {
+        if is_ours(&rule)
+            && is_meant(&rule)
+            && let Err(error) = handle.rule().del(rule).execute().await
+        {
+            tracing::debug!(%error, "a rule for routes is left");
+        }
+    }
+}
+
+fn is_ours(rule: &RuleMessage) -> bool {
+    let ours = [OF_LINK, NOT_BY_DEFAULT, TO_DEVICE];
+    let priority = rule.attributes.iter().find_map(|it| match it {
+        RuleAttribute::Priority(priority) => Some(*priority),
+        _ => None,
+    });
+    let is_own = |it: &RuleAttribute| matches!(it, RuleAttribute::Iifname(name) if name == OWN);
+    priority.is_some_and(|priority| ours.contains(&priority)) && rule.attributes.iter().any(is_own)
+}
+
+fn is_of(rule: &RuleMessage, address: IpAddr) -> bool {
+    let mut attributes = rule.attributes.iter();
+    attributes.any(|it| matches!(it, RuleAttribute::Source(source) if *source == address))
+}
+
+const fn version_of(address: IpAddr) -> IpVersion {
+    match address {
+        IpAddr::V4(_) => IpVersion::V4,
+        IpAddr::V6(_) => IpVersion::V6,
+    }
+}
+
+/// What stands for this machine itself as the way in.
+const OWN: &str = "lo";
+const MAIN: u32 = 254;
+const TABLE: u32 = 5210;
+/// Before the main table (32766), and in this order.
+const OF_LINK: u32 = 5208;
+const NOT_BY_DEFAULT: u32 = 5209;
+const TO_DEVICE: u32 = 5210;
