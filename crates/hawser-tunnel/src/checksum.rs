@@ -44,6 +44,20 @@ pub(crate) const fn updated(checksum: u16, old: u16, new: u16) -> u16 {
     Sum(!checksum as u64).add_word(!old).add_word(new).finish()
 }
 
+/// Writes the checksum of `packet[from..]` and of what `pseudo` has summed up, to `place` in
+/// `packet`. Returns false, and writes nothing, where that is not inside of it.
+pub(crate) fn put_checksum(packet: &mut [u8], place: usize, pseudo: Sum, from: usize) -> bool {
+    let covered = packet.get_mut(from..).unwrap_or_default();
+    let at = place.wrapping_sub(from);
+    let Some(field) = covered.get_mut(at..).and_then(|it| it.get_mut(..2)) else {
+        return false;
+    };
+    field.fill(0);
+    let sum = pseudo.add(covered).finish();
+    covered[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,9 +1,17 @@
 //! Packet mode without I/O: inner packets, their queue, the choice of a path, and their order at
 //! the far end.
 //!
+//! A driver reads packets from a TUN device and gives them to a [`Sender`], which says over which
+//! path each one leaves. At the far end a [`Receiver`] says when each one is handed on.
 //! `docs/design/packet.md` explains the decisions.
 #![forbid(unsafe_code)]
 
 mod checksum;
 mod flow_key;
+pub mod icmp;
 pub mod packet;
+mod receiver;
+mod sender;
+
+pub use receiver::{Delivery, PathDelay, Receiver, ReceiverConfig, ReceiverStats};
+pub use sender::{Class, Placed, Refused, Sender, SenderConfig, SenderStats, TunnelPaths};

@@ -1,0 +1,317 @@
+mod lane;
+mod lateness;
+mod paths;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_types::{ByteCount, Instant, PathId};
+use hawser_wire::tunnel::{TunnelFlow, TunnelHeader};
+
+use lane::{Arrival, Held, Lane, Outcome, Proof};
+use paths::Paths;
+
+pub use paths::PathDelay;
+
+/// Puts the packets of each flow in order.
+///
+/// The contract: [`Self::handle`] what arrived, drain [`Self::poll_delivery`] to `None`, and call
+/// [`Self::handle_timeout`] at [`Self::poll_timeout`].
+///
+/// Paths are compared by the number of the sealed datagram that a packet came in, of which there is
+/// one counter for all paths. A missing packet is lost once every usable path has delivered a higher
+/// number than that of the packet which waits for it. Where all that is missing left over one path,
+/// that path decides alone. In any case it is lost when others have waited for as long as packets
+/// are late here, see [`ReceiverConfig::max_hold`].
+///
+/// A packet that comes after that is handed on late, once. Packets that the sender marked as unheld
+/// are handed on at once.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    lanes: Vec<Option<Box<Lane>>>,
+    paths: Paths,
+    /// Flows that wait: until when at most, and for a seal on every path or on one.
+    deadlines: BTreeSet<(Instant, TunnelFlow)>,
+    by_all: BTreeSet<(u64, TunnelFlow)>,
+    by_path: BTreeSet<(PathId, u64, TunnelFlow)>,
+    deliveries: VecDeque<Delivery>,
+    held_bytes: ByteCount,
+    held_packets: usize,
+    stats: ReceiverStats,
+}
+
+/// Bounds of a [`Receiver`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiverConfig {
+    /// Maximum memory of packets that wait, with what keeping them costs.
+    pub max_bytes: ByteCount,
+    /// Maximum number of packets that wait.
+    pub max_packets: usize,
+    /// Longest wait for a missing packet, whatever was measured.
+    pub max_hold: Duration,
+}
+
+/// A packet that is handed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The inner packet.
+    pub packet: Bytes,
+    /// The flow that it belongs to.
+    pub flow: TunnelFlow,
+    /// Packets of its flow with higher numbers were handed on before, because it counted as lost.
+    pub late: bool,
+}
+
+/// What a [`Receiver`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStats {
+    /// Packets handed on.
+    pub delivered: u64,
+    /// Those of them that came after they had counted as lost.
+    pub late: u64,
+    /// Packets that had come before, and were dropped.
+    pub duplicates: u64,
+    /// Numbers that counted as lost, those that came late included.
+    pub skipped: u64,
+    /// Most memory of packets that waited at once.
+    pub most_held: ByteCount,
+    /// Waits that ended because memory was used up.
+    pub squeezed: u64,
+}
+
+impl Receiver {
+    /// Creates one that has seen nothing.
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config,
+            lanes: Vec::new(),
+            paths: Paths::default(),
+            deadlines: BTreeSet::new(),
+            by_all: BTreeSet::new(),
+            by_path: BTreeSet::new(),
+            deliveries: VecDeque::new(),
+            held_bytes: ByteCount::ZERO,
+            held_packets: 0,
+            stats: ReceiverStats::default(),
+        }
+    }
+
+    /// Takes a packet that came over `path` in the datagram with the number `seal`.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        seal: u64,
+        header: &TunnelHeader,
+        packet: Bytes,
+    ) {
+        self.paths.on_seal(path, seal);
+        let flow = header.flow;
+        let arrival = Arrival {
+            now,
+            path,
+            seal,
+            header,
+        };
+        let mut lane = self.take_lane(flow, &arrival);
+        self.stop_waiting(flow, &lane);
+        match lane.handle(&arrival, packet) {
+            Outcome::Now { packet, waited } => {
+                self.paths.on_lateness(now, path, waited);
+                self.deliver(flow, packet, false);
+            }
+            Outcome::Late { packet, waited } => {
+                self.paths.on_lateness(now, path, waited);
+                self.stats.late += 1;
+                self.deliver(flow, packet, true);
+            }
+            Outcome::Held { charge } => self.on_held(charge),
+            Outcome::Ahead { packet, charge } => {
+                self.on_held(charge);
+                self.deliver(flow, packet, false);
+            }
+            Outcome::Duplicate => self.stats.duplicates += 1,
+        }
+        self.drain(flow, &mut lane);
+        self.wait(flow, &mut lane);
+        self.lanes[flow.index()] = Some(lane);
+        self.resolve(path);
+        self.squeeze();
+    }
+
+    /// Takes the number of a datagram that brought no packet, so that paths without packets are
+    /// not waited for either.
+    pub fn handle_seal(&mut self, path: PathId, seal: u64) {
+        self.paths.on_seal(path, seal);
+        self.resolve(path);
+    }
+
+    /// Sets which paths are usable, with what is known of them. All others are forgotten. Before
+    /// the first call every path that brings something is usable.
+    pub fn set_paths(&mut self, paths: &[PathDelay]) {
+        self.paths.set(paths);
+        for delay in paths {
+            self.resolve(delay.path);
+        }
+        self.resolve_by_all();
+    }
+
+    /// Returns the next packet to hand on.
+    pub fn poll_delivery(&mut self) -> Option<Delivery> {
+        self.deliveries.pop_front()
+    }
+
+    /// Returns when to call [`Self::handle_timeout`]; `None` means not before another input.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Gives up what has been waited for long enough.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, flow)) = self.deadlines.first().copied()
+            && at <= now
+        {
+            self.give_up(flow);
+        }
+    }
+
+    /// What was done so far.
+    pub const fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    /// Memory of the packets that wait, with what keeping them costs.
+    pub const fn held(&self) -> ByteCount {
+        self.held_bytes
+    }
+
+    /// How long a packet waits at most for one that is missing, as measured now.
+    pub fn hold_limit(&self) -> Duration {
+        self.paths.hold_limit(self.config.max_hold)
+    }
+
+    /// Takes a flow's state out of the table, so that it can be changed beside the rest.
+    fn take_lane(&mut self, flow: TunnelFlow, arrival: &Arrival<'_>) -> Box<Lane> {
+        if self.lanes.len() <= flow.index() {
+            self.lanes.resize_with(flow.index() + 1, || None);
+        }
+        let lane = self.lanes[flow.index()].take();
+        lane.unwrap_or_else(|| Box::new(Lane::new(arrival)))
+    }
+
+    fn on_held(&mut self, charge: ByteCount) {
+        self.held_bytes += charge;
+        self.held_packets += 1;
+        self.stats.most_held = self.stats.most_held.max(self.held_bytes);
+    }
+
+    fn deliver(&mut self, flow: TunnelFlow, packet: Bytes, late: bool) {
+        self.stats.delivered += 1;
+        self.deliveries.push_back(Delivery { packet, flow, late });
+    }
+
+    /// Hands on what is in order now.
+    fn drain(&mut self, flow: TunnelFlow, lane: &mut Lane) {
+        while let Some(held) = lane.pop_in_order() {
+            self.held_bytes -= held.charge();
+            self.held_packets -= 1;
+            if let Held {
+                packet: Some(packet),
+                ..
+            } = held
+            {
+                self.deliver(flow, packet, false);
+            }
+        }
+    }
+
+    /// Enters a flow whose next packet is missing among those that wait.
+    fn wait(&mut self, flow: TunnelFlow, lane: &mut Lane) {
+        let Some((proof, since)) = lane.waits() else {
+            return;
+        };
+        let limit = match proof {
+            Proof::Path(path, _) => self.paths.path_limit(path, self.config.max_hold),
+            Proof::All(_) | Proof::None => self.hold_limit(),
+        };
+        let deadline = since + limit;
+        lane.waiting = Some((deadline, proof));
+        self.deadlines.insert((deadline, flow));
+        match proof {
+            Proof::All(seal) => self.by_all.insert((seal, flow)),
+            Proof::Path(path, seal) => self.by_path.insert((path, seal, flow)),
+            Proof::None => true,
+        };
+    }
+
+    fn stop_waiting(&mut self, flow: TunnelFlow, lane: &Lane) {
+        if let Some((deadline, proof)) = lane.waiting {
+            self.deadlines.remove(&(deadline, flow));
+            match proof {
+                Proof::All(seal) => self.by_all.remove(&(seal, flow)),
+                Proof::Path(path, seal) => self.by_path.remove(&(path, seal, flow)),
+                Proof::None => true,
+            };
+        }
+    }
+
+    /// Gives up what is proven to be lost now that a path has delivered more.
+    fn resolve(&mut self, path: PathId) {
+        let highest = self.paths.highest(path).unwrap_or(0);
+        let of_path = (path, 0, TunnelFlow::default())..(path, highest, TunnelFlow::default());
+        while let Some((_, _, flow)) = self.by_path.range(of_path.clone()).next().copied() {
+            self.give_up(flow);
+        }
+        self.resolve_by_all();
+    }
+
+    fn resolve_by_all(&mut self) {
+        let Some(reached) = self.paths.reached_by_all() else {
+            return;
+        };
+        while let Some((seal, flow)) = self.by_all.first().copied()
+            && seal < reached
+        {
+            self.give_up(flow);
+        }
+    }
+
+    /// Ends the longest waits while more waits than is allowed.
+    fn squeeze(&mut self) {
+        while self.held_bytes > self.config.max_bytes || self.held_packets > self.config.max_packets
+        {
+            let Some((_, flow)) = self.deadlines.first().copied() else {
+                return;
+            };
+            self.stats.squeezed += 1;
+            self.give_up(flow);
+        }
+    }
+
+    /// Goes past what is missing in front of a flow's packets.
+    fn give_up(&mut self, flow: TunnelFlow) {
+        let Some(mut lane) = self.lanes.get_mut(flow.index()).and_then(Option::take) else {
+            return;
+        };
+        self.stop_waiting(flow, &lane);
+        lane.waiting = None;
+        self.stats.skipped += lane.skip();
+        self.drain(flow, &mut lane);
+        self.wait(flow, &mut lane);
+        self.lanes[flow.index()] = Some(lane);
+    }
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self {
+            max_bytes: ByteCount::from_mib(16),
+            max_packets: 8192,
+            max_hold: Duration::from_millis(500),
+        }
+    }
+}

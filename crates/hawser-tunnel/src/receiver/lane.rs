@@ -1,0 +1,246 @@
+//! The order of one flow.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_types::{ByteCount, Instant, PathId};
+use hawser_wire::tunnel::TunnelHeader;
+
+/// A flow's packets that wait, and its gaps.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Number of the next packet in order.
+    next: u64,
+    highest: u64,
+    /// Packets that came ahead of their turn, by ascending numbers above `next`.
+    held: VecDeque<Held>,
+    /// What was passed over and may still come late, ascending; the oldest go first.
+    gaps: VecDeque<Gap>,
+    /// Nothing is known of numbers below.
+    floor: u64,
+    /// The entries of this flow among those that wait.
+    pub(super) waiting: Option<(Instant, Proof)>,
+}
+
+/// A packet that came, with where and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'a> {
+    pub(super) now: Instant,
+    pub(super) path: PathId,
+    pub(super) seal: u64,
+    pub(super) header: &'a TunnelHeader,
+}
+
+/// A packet that came ahead of its turn.
+#[derive(Debug)]
+pub(super) struct Held {
+    number: u64,
+    seal: u64,
+    path: PathId,
+    arrived: Instant,
+    early: bool,
+    /// Packets just before this one that took the same path, at least.
+    run: u64,
+    /// `None` where it was handed on already.
+    pub(super) packet: Option<Bytes>,
+}
+
+/// What became of a packet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is next; others have waited for it.
+    Now { packet: Bytes, waited: Duration },
+    /// It had counted as lost; that is how long after others had begun to wait for it.
+    Late { packet: Bytes, waited: Duration },
+    /// It waits.
+    Held { charge: ByteCount },
+    /// It is handed on ahead of its turn, and its place is kept.
+    Ahead { packet: Bytes, charge: ByteCount },
+    /// It came before.
+    Duplicate,
+}
+
+/// What proves that a missing packet is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// A higher seal on every usable path.
+    All(u64),
+    /// A higher seal on this path, which carried all that is missing.
+    Path(PathId, u64),
+    /// Nothing but time.
+    None,
+}
+
+/// Numbers that were passed over, and since when others had waited for them.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    start: u64,
+    end: u64,
+    since: Instant,
+}
+
+impl Lane {
+    /// A flow that begins with this packet. Where its number is not among the first, those before
+    /// it may still come, but are not waited for.
+    pub(super) fn new(first: &Arrival<'_>) -> Self {
+        let number = first.header.number.expand(0);
+        let mut lane = Self {
+            next: 0,
+            highest: number,
+            held: VecDeque::new(),
+            gaps: VecDeque::new(),
+            floor: 0,
+            waiting: None,
+        };
+        if number >= BEGINNING {
+            lane.next = number;
+            lane.floor = number.saturating_sub(JOINED_LATE);
+            lane.add_gap(Gap {
+                start: lane.floor,
+                end: number,
+                since: first.now,
+            });
+        }
+        lane
+    }
+
+    pub(super) fn handle(&mut self, arrival: &Arrival<'_>, packet: Bytes) -> Outcome {
+        self.waiting = None;
+        let header = arrival.header;
+        let number = header.number.expand(self.highest);
+        self.highest = self.highest.max(number);
+        if number < self.next {
+            return self.handle_late(arrival, number, packet);
+        }
+        if number == self.next {
+            self.next += 1;
+            let since = self.held.front().map_or(arrival.now, |held| held.arrived);
+            let waited = arrival.now.since(since);
+            return Outcome::Now { packet, waited };
+        }
+        let place = self.held.partition_point(|held| held.number < number);
+        if self.held.get(place).is_some_and(|it| it.number == number) {
+            return Outcome::Duplicate;
+        }
+        let mut held = Held {
+            number,
+            seal: arrival.seal,
+            path: arrival.path,
+            arrived: arrival.now,
+            early: header.early || header.copied,
+            run: header.run.packets(),
+            packet: None,
+        };
+        let outcome = if header.unheld {
+            let charge = held.charge();
+            Outcome::Ahead { packet, charge }
+        } else {
+            held.packet = Some(packet);
+            let charge = held.charge();
+            Outcome::Held { charge }
+        };
+        self.held.insert(place, held);
+        outcome
+    }
+
+    /// Takes out the next packet, if it is there.
+    pub(super) fn pop_in_order(&mut self) -> Option<Held> {
+        let is_next = self.held.front().is_some_and(|it| it.number == self.next);
+        let held = is_next.then(|| self.held.pop_front())??;
+        self.next += 1;
+        Some(held)
+    }
+
+    /// Returns what proves the loss of what is missing, and since when it is waited for. `None`:
+    /// nothing waits.
+    pub(super) fn waits(&self) -> Option<(Proof, Instant)> {
+        let front = self.held.front()?;
+        let in_turn = self.held.iter().take(LOOK_AHEAD).find(|held| !held.early);
+        let proof = in_turn.map_or(Proof::None, |held| {
+            if held.number - self.next <= held.run {
+                Proof::Path(held.path, held.seal)
+            } else {
+                Proof::All(held.seal)
+            }
+        });
+        Some((proof, front.arrived))
+    }
+
+    /// Passes over what is missing before the first packet that waits; returns how much that is.
+    pub(super) fn skip(&mut self) -> u64 {
+        let Some(front) = self.held.front() else {
+            return 0;
+        };
+        let gap = Gap {
+            start: self.next,
+            end: front.number,
+            since: front.arrived,
+        };
+        self.next = gap.end;
+        self.add_gap(gap);
+        gap.end - gap.start
+    }
+
+    fn handle_late(&mut self, arrival: &Arrival<'_>, number: u64, packet: Bytes) -> Outcome {
+        if number < self.floor {
+            // Whether it came before is forgotten. Only of a copy is that likely.
+            let waited = Duration::ZERO;
+            return match arrival.header.copied {
+                true => Outcome::Duplicate,
+                false => Outcome::Late { packet, waited },
+            };
+        }
+        let place = self.gaps.partition_point(|gap| gap.end <= number);
+        let Some(gap) = self.gaps.get_mut(place).filter(|gap| gap.start <= number) else {
+            return Outcome::Duplicate;
+        };
+        let waited = arrival.now.since(gap.since);
+        let before = Gap {
+            end: number,
+            ..*gap
+        };
+        gap.start = number + 1;
+        if gap.start == gap.end {
+            self.gaps.remove(place);
+        }
+        if before.start < before.end {
+            self.gaps.insert(place, before);
+            self.forget_gaps();
+        }
+        Outcome::Late { packet, waited }
+    }
+
+    fn add_gap(&mut self, gap: Gap) {
+        if gap.start < gap.end {
+            self.gaps.push_back(gap);
+            self.forget_gaps();
+        }
+    }
+
+    fn forget_gaps(&mut self) {
+        while self.gaps.len() > MAX_GAPS
+            && let Some(gap) = self.gaps.pop_front()
+        {
+            self.floor = gap.end;
+        }
+    }
+}
+
+impl Held {
+    /// Memory that it takes.
+    pub(super) fn charge(&self) -> ByteCount {
+        ByteCount::from(self.packet.as_ref().map_or(0, Bytes::len) + OVERHEAD)
+    }
+}
+
+/// A flow whose first packet has a lower number has just begun.
+const BEGINNING: u64 = 64;
+/// Numbers before the first one of a flow in the middle that may still come.
+const JOINED_LATE: u64 = 1024;
+/// Ranges that may still come late.
+const MAX_GAPS: usize = 64;
+/// Packets that are looked at for one that left in its turn.
+const LOOK_AHEAD: usize = 64;
+/// Memory for a packet besides its bytes.
+const OVERHEAD: usize = 128;

@@ -1,0 +1,195 @@
+use hawser_wire::tunnel::{FlowNumber, Run};
+
+use super::*;
+
+const NEAR: PathId = PathId::new(1);
+const FAR: PathId = PathId::new(2);
+
+fn ms(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+fn header(number: u64) -> TunnelHeader {
+    TunnelHeader {
+        flow: TunnelFlow::default(),
+        number: FlowNumber::of(number),
+        unheld: false,
+        copied: false,
+        early: false,
+        run: Run::default(),
+    }
+}
+
+/// A receiver whose packets say their own number.
+struct Bench(Receiver);
+
+impl Bench {
+    fn new() -> Self {
+        let mut bench = Self(Receiver::new(ReceiverConfig::default()));
+        // Both paths have delivered something.
+        bench.0.handle_seal(NEAR, 0);
+        bench.0.handle_seal(FAR, 0);
+        bench
+    }
+
+    fn give(&mut self, at: u64, path: PathId, seal: u64, header: &TunnelHeader) -> Vec<u64> {
+        let TunnelHeader { number, .. } = header;
+        let payload = Bytes::copy_from_slice(&number.expand(0).to_be_bytes());
+        self.0.handle(ms(at), path, seal, header, payload);
+        self.taken()
+    }
+
+    fn taken(&mut self) -> Vec<u64> {
+        let number = |it: Delivery| u64::from_be_bytes(*it.packet.first_chunk().unwrap());
+        std::iter::from_fn(|| self.0.poll_delivery())
+            .map(number)
+            .collect()
+    }
+}
+
+#[test]
+fn what_comes_ahead_of_its_turn_waits_for_the_slow_path() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.give(0, NEAR, 1, &header(0)), [0]);
+    // Number 1 left over the far path with seal 2.
+    assert_eq!(bench.give(1, NEAR, 3, &header(2)), []);
+    assert_eq!(bench.give(2, NEAR, 4, &header(3)), []);
+    assert_eq!(bench.give(30, FAR, 2, &header(1)), [1, 2, 3]);
+    assert_eq!(bench.0.poll_timeout(), None);
+    assert_eq!(bench.0.held(), ByteCount::ZERO);
+}
+
+#[test]
+fn a_packet_is_lost_once_every_path_has_delivered_a_later_seal() {
+    let mut bench = Bench::new();
+    bench.give(0, NEAR, 1, &header(0));
+    assert_eq!(bench.give(1, NEAR, 3, &header(2)), []);
+    // A packet of another flow comes over the far path, sealed after number 2.
+    bench.0.handle_seal(FAR, 4);
+    assert_eq!(bench.taken(), []);
+    bench.0.handle_seal(NEAR, 5);
+    assert_eq!(bench.taken(), [2]);
+    // Number 1 comes all the same: once.
+    assert_eq!(bench.give(9, FAR, 2, &header(1)), [1]);
+    assert_eq!(bench.give(9, FAR, 2, &header(1)), []);
+    let stats = bench.0.stats();
+    assert_eq!((stats.late, stats.duplicates, stats.skipped), (1, 1, 1));
+}
+
+#[test]
+fn an_idle_path_is_waited_for_as_long_as_packets_are_late() {
+    let mut bench = Bench::new();
+    bench.give(0, NEAR, 1, &header(0));
+    bench.give(1, NEAR, 3, &header(2));
+    bench.0.handle_seal(NEAR, 9);
+    let limit = bench.0.hold_limit();
+    assert_eq!(limit, Duration::from_millis(50));
+    assert_eq!(bench.0.poll_timeout(), Some(ms(1) + limit));
+    bench.0.handle_timeout(ms(50));
+    assert_eq!(bench.taken(), []);
+    bench.0.handle_timeout(ms(51));
+    assert_eq!(bench.taken(), [2]);
+    // It comes 80 ms after it was missed: from now on that is waited for.
+    assert_eq!(bench.give(81, FAR, 2, &header(1)), [1]);
+    let limit = bench.0.hold_limit();
+    assert_eq!(limit, Duration::from_millis(80 + 4 * 20));
+}
+
+#[test]
+fn where_one_path_carried_all_that_is_missing_the_others_are_not_waited_for() {
+    let mut bench = Bench::new();
+    bench.give(0, NEAR, 1, &header(0));
+    let after_three = TunnelHeader {
+        run: Run::of(3),
+        ..header(3)
+    };
+    assert_eq!(bench.give(1, NEAR, 4, &after_three), []);
+    assert_eq!(bench.give(2, NEAR, 5, &header(4)), [3, 4]);
+    // Of two that are missing the run explains one only.
+    let after_one = TunnelHeader {
+        run: Run::of(1),
+        ..header(7)
+    };
+    assert_eq!(bench.give(3, NEAR, 8, &after_one), []);
+    assert_eq!(bench.give(4, NEAR, 9, &header(8)), []);
+}
+
+#[test]
+fn a_packet_that_left_ahead_of_its_turn_proves_nothing() {
+    let mut bench = Bench::new();
+    bench.give(0, NEAR, 1, &header(0));
+    let early = TunnelHeader {
+        early: true,
+        ..header(3)
+    };
+    assert_eq!(bench.give(1, FAR, 2, &early), []);
+    bench.0.handle_seal(FAR, 9);
+    assert_eq!(bench.give(2, NEAR, 10, &header(1)), [1]);
+    assert_eq!(bench.give(3, NEAR, 11, &header(2)), [2, 3]);
+}
+
+#[test]
+fn unheld_packets_never_wait_and_copies_come_once() {
+    let mut bench = Bench::new();
+    let unheld = |number| TunnelHeader {
+        unheld: true,
+        copied: true,
+        ..header(number)
+    };
+    assert_eq!(bench.give(0, NEAR, 1, &unheld(0)), [0]);
+    assert_eq!(bench.give(0, FAR, 2, &unheld(0)), []);
+    assert_eq!(bench.give(1, NEAR, 5, &unheld(2)), [2]);
+    assert_eq!(bench.give(2, FAR, 6, &unheld(2)), []);
+    assert_eq!(bench.give(3, FAR, 4, &unheld(1)), [1]);
+    assert_eq!(bench.give(3, NEAR, 3, &unheld(1)), []);
+    assert_eq!(bench.0.stats().duplicates, 3);
+    assert_eq!(bench.0.held(), ByteCount::ZERO);
+}
+
+#[test]
+fn a_path_that_is_gone_is_not_waited_for() {
+    let mut bench = Bench::new();
+    bench.give(0, NEAR, 1, &header(0));
+    bench.give(1, NEAR, 3, &header(2));
+    bench.0.handle_seal(NEAR, 4);
+    let near = PathDelay {
+        path: NEAR,
+        rtt: Duration::from_millis(20),
+        variation: Duration::from_millis(1),
+    };
+    bench.0.set_paths(&[near]);
+    assert_eq!(bench.taken(), [2]);
+}
+
+#[test]
+fn memory_is_bounded_and_the_longest_wait_ends_first() {
+    let mut bench = Bench::new();
+    bench.0.config.max_packets = 10;
+    bench.give(0, NEAR, 1, &header(0));
+    let mut handed_on = Vec::new();
+    for number in 2..40 {
+        // Every second one is missing.
+        handed_on.extend(bench.give(number, NEAR, number, &header(number * 2)));
+        assert!(bench.0.held_packets <= 10);
+    }
+    assert_eq!(handed_on, (2..30).map(|n| n * 2).collect::<Vec<_>>());
+    assert_eq!(bench.0.stats().squeezed, 28);
+}
+
+#[test]
+fn a_flow_that_is_joined_in_the_middle_begins_there() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.give(0, NEAR, 1, &header(70_000)), [70_000]);
+    assert_eq!(bench.give(0, FAR, 0, &header(69_999)), [69_999]);
+    assert_eq!(bench.give(0, FAR, 0, &header(69_999)), []);
+}
+
+#[test]
+fn numbers_go_on_beyond_24_bits() {
+    let mut bench = Bench::new();
+    let start = (1 << 24) - 3;
+    for number in start..start + 6 {
+        let wrapped = FlowNumber::of(number).expand(0);
+        assert_eq!(bench.give(0, NEAR, number, &header(number)), [wrapped]);
+    }
+}

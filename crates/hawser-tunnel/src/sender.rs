@@ -1,0 +1,348 @@
+mod budget;
+mod burst;
+mod class;
+mod codel;
+mod flows;
+mod lane;
+mod paths;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_sched::packet::{
+    PacketDecision, PacketFlow, PacketPolicy, PacketReason, PacketScheduler, PacketUnit,
+};
+use hawser_types::{ByteCount, ChannelId, Instant};
+use hawser_wire::tunnel::{FlowNumber, TunnelFlow, TunnelHeader};
+
+pub use class::Class;
+pub use paths::TunnelPaths;
+
+use crate::packet::{PacketFault, PacketView};
+use budget::CopyBudget;
+use burst::{Burst, Ready};
+use codel::CodelConfig;
+use queue::{FairQueue, Waiting};
+
+/// Queues packets fairly and says over which path each one leaves.
+///
+/// The contract: [`Self::enqueue`] what comes, drain [`Self::poll`] to `None`, and poll again when a
+/// path has room, or at [`Self::poll_timeout`].
+///
+/// Flows are queued by FQ-CoDel before a path is chosen (RFC 8290), so that a busy one delays no
+/// other. A queue that stands is told to its sender by a mark where the inner header allows
+/// that, else by loss.
+#[derive(Debug)]
+pub struct Sender {
+    policy: Box<dyn PacketScheduler>,
+    queue: FairQueue,
+    /// The next packet, which waits for a path.
+    staged: Option<(TunnelFlow, Waiting)>,
+    burst: Burst,
+    /// The second copy of the last packet.
+    copy: Option<Placed>,
+    budget: CopyBudget,
+    stats: SenderStats,
+}
+
+/// Settings of a [`Sender`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderConfig {
+    /// Policy that chooses the path.
+    pub policy: PacketPolicy,
+    /// Maximum number of packets that wait.
+    pub max_packets: usize,
+    /// Maximum memory of packets that wait, with what keeping them costs.
+    pub max_bytes: ByteCount,
+    /// Time in the queue that is tolerated.
+    pub target: Duration,
+    /// Time for which the queue may be longer than that.
+    pub interval: Duration,
+    /// Makes the places of flows in tables unpredictable to others.
+    pub seed: u64,
+}
+
+/// A packet with the path that it leaves over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The path, by its number in the views.
+    pub path: ChannelId,
+    /// What goes in front of the packet.
+    pub header: TunnelHeader,
+    /// The inner packet.
+    pub packet: Bytes,
+    /// Why that path.
+    pub reason: PacketReason,
+}
+
+/// Why a packet is not carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Its IP headers are wrong.
+    #[error(transparent)]
+    Fault(#[from] PacketFault),
+}
+
+/// What a [`Sender`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderStats {
+    /// Packets taken.
+    pub taken: u64,
+    /// Packets with wrong IP headers.
+    pub refused: u64,
+    /// Packets placed on a path, copies left out.
+    pub placed: u64,
+    /// Second copies placed.
+    pub copies: u64,
+    /// Packets dropped since a queue stood.
+    pub dropped: u64,
+    /// Packets dropped since memory was used up.
+    pub overflowed: u64,
+    /// Packets marked instead of dropped.
+    pub marked: u64,
+    /// Flows whose place was given to another one.
+    pub replaced_flows: u64,
+}
+
+impl Sender {
+    /// Creates one with an empty queue.
+    pub fn new(config: SenderConfig) -> Self {
+        let codel = CodelConfig {
+            target: config.target,
+            interval: config.interval,
+        };
+        Self {
+            policy: config.policy.scheduler(),
+            queue: FairQueue::new(codel, config.max_packets, config.max_bytes, config.seed),
+            staged: None,
+            burst: Burst::default(),
+            copy: None,
+            budget: CopyBudget::default(),
+            stats: SenderStats::default(),
+        }
+    }
+
+    /// Takes a packet, whose class follows from its size, its marking and its flow's rate.
+    ///
+    /// # Errors
+    /// Refuses a packet whose IP headers are wrong. Bytes behind the packet's end are cut off.
+    pub fn enqueue(&mut self, now: Instant, packet: Bytes) -> Result<TunnelFlow, Refused> {
+        self.enqueue_as(now, packet, Class::Auto)
+    }
+
+    /// Takes a packet of a known class.
+    ///
+    /// # Errors
+    /// As [`Self::enqueue`].
+    pub fn enqueue_as(
+        &mut self,
+        now: Instant,
+        mut packet: Bytes,
+        class: Class,
+    ) -> Result<TunnelFlow, Refused> {
+        let view = PacketView::parse(&packet).inspect_err(|_| self.stats.refused += 1)?;
+        let (key, length) = (view.flow_key(), view.length());
+        packet.truncate(length);
+        self.stats.taken += 1;
+        let flow = self.queue.flow_of(now, &key);
+        let lane = self.queue.lane_mut(flow);
+        let real_time = lane.judge(now, class, key.dscp, length);
+        self.queue.push(now, flow, packet, real_time);
+        Ok(flow)
+    }
+
+    /// Returns the next packet that leaves. `paths` has the usable paths; its room and what is in
+    /// flight are updated, so that one set of views serves for many calls.
+    pub fn poll(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Placed> {
+        if let Some(copy) = self.copy.take()
+            && paths.take_room(copy.path, size_of(&copy.packet))
+        {
+            self.stats.copies += 1;
+            return Some(copy);
+        }
+        self.fill_burst(now, paths);
+        if let Some(ready) = self.burst.pop(now, paths) {
+            return Some(self.place_ready(ready));
+        }
+        if self.burst.is_gathering() {
+            return None;
+        }
+        self.place_next(now, paths)
+    }
+
+    /// Returns when to call [`Self::poll`] although no path has got more room; `None` means not
+    /// before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.burst.poll_timeout()
+    }
+
+    /// Replaces the policy, also for packets that wait.
+    pub fn set_policy(&mut self, policy: PacketPolicy) {
+        self.policy = policy.scheduler();
+    }
+
+    /// The policy that chooses the path.
+    pub fn policy(&self) -> PacketPolicy {
+        self.policy.policy()
+    }
+
+    /// Memory of the packets that wait, with what keeping them costs.
+    pub fn waiting(&self) -> ByteCount {
+        self.queue.bytes()
+    }
+
+    /// Tells whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        let has_next = self.staged.is_some() || self.copy.is_some();
+        !has_next && self.burst.is_empty() && self.queue.is_empty()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> SenderStats {
+        SenderStats {
+            dropped: self.queue.dropped(),
+            overflowed: self.queue.overflowed(),
+            marked: self.queue.marked(),
+            replaced_flows: self.queue.replaced_flows(),
+            ..self.stats
+        }
+    }
+
+    fn place_next(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Placed> {
+        if !paths.has_room() {
+            return None;
+        }
+        let next = self.staged.take();
+        let (flow, waiting) = next.or_else(|| self.queue.pop(now, paths.total_rate()))?;
+        let size = size_of(&waiting.packet);
+        let is_copied = self.policy() == PacketPolicy::Redundant && waiting.real_time;
+        let lane = self.queue.lane_mut(flow);
+        let unit = PacketUnit {
+            size,
+            flow: PacketFlow {
+                real_time: waiting.real_time && (!is_copied || self.budget.allows(now, size)),
+                home: lane.home(now),
+            },
+        };
+        let views = paths.views_for(size);
+        match self.policy.select(now, &unit, views) {
+            PacketDecision::Path(path, reason) => {
+                paths.take_room(path, size);
+                Some(self.place(now, flow, waiting, (path, reason)))
+            }
+            PacketDecision::Copies([first, second], reason) => {
+                paths.take_room(first, size);
+                self.budget.spend(size);
+                let mut placed = self.place(now, flow, waiting, (first, reason));
+                placed.header.copied = true;
+                placed.header.run = Default::default();
+                self.queue.lane_mut(flow).forget_path();
+                self.copy = Some(Placed {
+                    path: second,
+                    ..placed.clone()
+                });
+                Some(placed)
+            }
+            PacketDecision::Wait(_) => {
+                self.staged = Some((flow, waiting));
+                None
+            }
+        }
+    }
+
+    /// Numbers a packet that leaves now.
+    fn place(
+        &mut self,
+        now: Instant,
+        flow: TunnelFlow,
+        waiting: Waiting,
+        (path, reason): (ChannelId, PacketReason),
+    ) -> Placed {
+        self.stats.placed += 1;
+        self.budget.on_sent(size_of(&waiting.packet));
+        let unheld = waiting.real_time || !self.policy().is_resequenced();
+        let lane = self.queue.lane_mut(flow);
+        let header = TunnelHeader {
+            flow,
+            number: FlowNumber::of(lane.next_number()),
+            unheld,
+            copied: false,
+            early: false,
+            run: lane.on_placed(now, path),
+        };
+        Placed {
+            path,
+            header,
+            packet: waiting.packet,
+            reason,
+        }
+    }
+
+    /// Gathers and arranges the next burst, where the policy has bursts.
+    fn fill_burst(&mut self, now: Instant, paths: &mut TunnelPaths) {
+        let wanted = self.policy.burst(paths.views());
+        let Some(wanted) = wanted.filter(|_| self.staged.is_none()) else {
+            return self.burst.stop_gathering();
+        };
+        if !self.burst.has_place(wanted) {
+            return;
+        }
+        while self.burst.gathered() < wanted
+            && let Some((flow, waiting)) = self.queue.pop(now, paths.total_rate())
+        {
+            let number = self.queue.lane_mut(flow).next_number();
+            self.burst.gather(now, flow, number, waiting);
+        }
+        self.burst.arrange(now, wanted, paths, &mut *self.policy);
+    }
+
+    fn place_ready(&mut self, ready: Ready) -> Placed {
+        self.stats.placed += 1;
+        self.budget.on_sent(size_of(&ready.waiting.packet));
+        self.queue.lane_mut(ready.flow).forget_path();
+        Placed {
+            path: ready.path,
+            header: TunnelHeader {
+                flow: ready.flow,
+                number: FlowNumber::of(ready.number),
+                unheld: ready.waiting.real_time,
+                copied: false,
+                early: ready.early,
+                run: Default::default(),
+            },
+            packet: ready.waiting.packet,
+            reason: PacketReason::InOrder,
+        }
+    }
+}
+
+impl Default for SenderConfig {
+    /// Returns the values of RFC 8290, with as many packets as 16 MiB hold.
+    fn default() -> Self {
+        Self {
+            policy: PacketPolicy::default(),
+            max_packets: 10_240,
+            max_bytes: ByteCount::from_mib(16),
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            seed: 0,
+        }
+    }
+}
+
+impl fmt::Display for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, packet, .. } = self;
+        write!(f, "{} bytes over {path}", packet.len())
+    }
+}
+
+/// What a packet takes of a path's room.
+fn size_of(packet: &Bytes) -> ByteCount {
+    ByteCount::from(packet.len() + TunnelHeader::MAX_LENGTH)
+}

@@ -1,0 +1,137 @@
+//! What a sender knows of one flow.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_types::{ChannelId, Instant};
+use hawser_wire::tunnel::Run;
+
+use super::class::Class;
+use super::codel::Codel;
+use super::queue::{Turn, Waiting};
+
+/// A flow's queue, its numbers and its path.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) packets: VecDeque<Waiting>,
+    pub(super) bytes: u64,
+    /// Bytes that it may still send in this round.
+    pub(super) deficit: i64,
+    pub(super) turn: Turn,
+    pub(super) codel: Codel,
+    used_at: Instant,
+    next_number: u64,
+    /// Path of the last packet, when that left, and how many left there without a break.
+    path: Option<ChannelId>,
+    placed_at: Instant,
+    run: u64,
+    /// Bytes that a flow of little may send, see [`Lane::judge`].
+    credit: u64,
+    credit_at: Instant,
+}
+
+impl Lane {
+    pub(super) fn new() -> Self {
+        Self {
+            packets: VecDeque::new(),
+            bytes: 0,
+            deficit: 0,
+            turn: Turn::None,
+            codel: Codel::default(),
+            used_at: Instant::ZERO,
+            next_number: 0,
+            path: None,
+            placed_at: Instant::ZERO,
+            run: 0,
+            credit: CREDIT,
+            credit_at: Instant::ZERO,
+        }
+    }
+
+    /// Another flow has this place from now on. Numbers go on.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        self.forget_path();
+        (self.credit, self.credit_at) = (CREDIT, now);
+        self.codel = Codel::default();
+    }
+
+    /// Judges whether a packet of so many bytes is real-time: by its class, else while its flow
+    /// carries little, of packets that are small or marked for it.
+    pub(super) fn judge(&mut self, now: Instant, class: Class, dscp: u8, length: usize) -> bool {
+        let passed = now.since(self.credit_at);
+        let earned = CREDIT_RATE.saturating_mul(passed.as_micros() as u64) / 1_000_000;
+        if earned > 0 {
+            self.credit = self.credit.saturating_add(earned).min(CREDIT);
+            self.credit_at = now;
+        }
+        let has_credit = self.credit >= length as u64;
+        self.credit = self.credit.saturating_sub(length as u64);
+        self.used_at = now;
+        match class {
+            Class::RealTime => true,
+            Class::Bulk => false,
+            Class::Auto => has_credit && (length <= SMALL || dscp >= REAL_TIME_DSCP),
+        }
+    }
+
+    /// For how long nothing came; `None` while something waits.
+    pub(super) fn rest(&self, now: Instant) -> Option<Duration> {
+        let is_idle = self.packets.is_empty() && self.turn == Turn::None;
+        is_idle.then(|| now.since(self.used_at))
+    }
+
+    /// Path of the last packet, unless that is long ago.
+    pub(super) fn home(&self, now: Instant) -> Option<ChannelId> {
+        self.path
+            .filter(|_| now.since(self.placed_at) < FORGET_HOME)
+    }
+
+    pub(super) fn next_number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    /// Notes the path of a packet; returns how many left over it just before.
+    pub(super) fn on_placed(&mut self, now: Instant, path: ChannelId) -> Run {
+        self.run = match self.path {
+            Some(last) if last == path => self.run + 1,
+            _ => 0,
+        };
+        self.path = Some(path);
+        self.placed_at = now;
+        Run::of(self.run)
+    }
+
+    /// The next packet's run begins anew.
+    pub(super) fn forget_path(&mut self) {
+        self.path = None;
+        self.run = 0;
+    }
+
+    pub(super) fn push(&mut self, now: Instant, packet: Bytes, real_time: bool) {
+        self.bytes += packet.len() as u64;
+        self.packets.push_back(Waiting {
+            packet,
+            since: now,
+            real_time,
+        });
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let waiting = self.packets.pop_front()?;
+        self.bytes -= waiting.packet.len() as u64;
+        Some(waiting)
+    }
+}
+
+/// A packet of a call, or of a question and its answer.
+const SMALL: usize = 300;
+/// CS4 and above: interactive video, calls, network control.
+const REAL_TIME_DSCP: u8 = 32;
+/// A flow of little: 512 kbit/s, which is a call with video switched off, and a burst.
+const CREDIT_RATE: u64 = 64_000;
+const CREDIT: u64 = 8 * 1024;
+/// A flow that pauses for longer has no packets that another path could overtake.
+const FORGET_HOME: Duration = Duration::from_millis(500);

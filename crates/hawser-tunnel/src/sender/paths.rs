@@ -1,0 +1,61 @@
+use hawser_sched::PathView;
+use hawser_types::{ByteCount, ChannelId, Rate};
+
+/// The paths that packets may leave over, with the room of each.
+///
+/// A driver fills it once for each wake-up. [`Sender::poll`](super::Sender::poll) takes from it.
+#[derive(Clone, Debug, Default)]
+pub struct TunnelPaths {
+    views: Vec<PathView>,
+    rooms: Vec<ByteCount>,
+}
+
+impl TunnelPaths {
+    /// Takes all paths out.
+    pub fn clear(&mut self) {
+        self.views.clear();
+        self.rooms.clear();
+    }
+
+    /// Adds a path, in ascending order of its number. `room`: bytes of messages, with the tunnel's
+    /// headers, that it can take now. `ready` of the view is set by the room.
+    pub fn push(&mut self, view: PathView, room: ByteCount) {
+        self.views.push(view);
+        self.rooms.push(room);
+    }
+
+    /// The paths, as after what was placed on them.
+    pub fn views(&self) -> &[PathView] {
+        &self.views
+    }
+
+    /// Sum of the rates of paths that are known.
+    pub(super) fn total_rate(&self) -> Rate {
+        self.views.iter().map(|view| view.rate).sum()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.rooms.iter().any(|room| *room > ByteCount::ZERO)
+    }
+
+    /// The paths, ready where a packet of `size` has room.
+    pub(super) fn views_for(&mut self, size: ByteCount) -> &[PathView] {
+        for (view, room) in self.views.iter_mut().zip(&self.rooms) {
+            view.ready = *room >= size;
+        }
+        &self.views
+    }
+
+    /// Places a packet; returns whether the path is there and had room.
+    pub(super) fn take_room(&mut self, path: ChannelId, size: ByteCount) -> bool {
+        let Some(place) = self.views.iter().position(|view| view.channel == path) else {
+            return false;
+        };
+        let had_room = self.rooms[place] >= size;
+        if had_room {
+            self.rooms[place] -= size;
+            self.views[place].in_flight += size;
+        }
+        had_room
+    }
+}

@@ -1,0 +1,201 @@
+use std::collections::BTreeMap;
+
+use hawser_sched::PathView;
+use hawser_types::{LinkIndex, Rate};
+use hawser_wire::tunnel::Run;
+
+use super::*;
+use crate::packet::Ecn;
+use crate::packet::samples::udp;
+
+fn ms(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+fn sender(policy: PacketPolicy) -> Sender {
+    Sender::new(SenderConfig {
+        policy,
+        ..SenderConfig::default()
+    })
+}
+
+/// Paths of 50 Mbit/s with round trips of 20 ms and so much room.
+fn paths(rooms: &[u64]) -> TunnelPaths {
+    let mut paths = TunnelPaths::default();
+    for (number, room) in rooms.iter().enumerate() {
+        let view = PathView {
+            channel: ChannelId::new(number as u32 + 1),
+            link: LinkIndex::new(number as u32 + 1),
+            rtt: Duration::from_millis(20),
+            min_rtt: Duration::from_millis(20),
+            rate: Rate::from_bits_per_second(50_000_000),
+            ..PathView::default()
+        };
+        paths.push(view, ByteCount::new(*room));
+    }
+    paths
+}
+
+fn packet(port: u16, payload: usize) -> Bytes {
+    udp(4, (port, 53), payload).into()
+}
+
+fn drain(sender: &mut Sender, now: Instant, paths: &mut TunnelPaths) -> Vec<Placed> {
+    std::iter::from_fn(|| sender.poll(now, paths)).collect()
+}
+
+#[test]
+fn a_flow_is_numbered_and_says_how_many_packets_took_the_same_path() {
+    let mut sender = sender(PacketPolicy::Auto);
+    for _ in 0..8 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    let placed = drain(&mut sender, ms(0), &mut paths(&[1 << 20]));
+    let numbers: Vec<_> = placed.iter().map(|it| it.header.number.expand(0)).collect();
+    assert_eq!(numbers, (0..8).collect::<Vec<_>>());
+    let runs: Vec<_> = placed.iter().map(|it| it.header.run).collect();
+    assert_eq!(runs, [0, 1, 2, 3, 4, 5, 6, 7].map(Run::of));
+    assert!(sender.is_empty());
+    assert_eq!(sender.waiting(), ByteCount::ZERO);
+}
+
+#[test]
+fn a_busy_flow_delays_no_other() {
+    let mut sender = sender(PacketPolicy::Auto);
+    for _ in 0..100 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    let mut paths = paths(&[3000]);
+    assert_eq!(drain(&mut sender, ms(0), &mut paths).len(), 2);
+    sender.enqueue(ms(1), packet(2, 100)).unwrap();
+    paths = self::paths(&[3000]);
+    let placed = drain(&mut sender, ms(1), &mut paths);
+    // One packet of the busy flow was next already at most.
+    let call = placed.iter().position(|it| it.packet.len() == 128);
+    assert!(call <= Some(1), "{call:?}");
+    assert!(placed[call.unwrap()].header.unheld);
+}
+
+#[test]
+fn bytes_behind_a_packet_are_cut_off_and_nonsense_is_refused() {
+    let mut sender = sender(PacketPolicy::Auto);
+    let mut padded = udp(6, (1, 2), 10);
+    padded.extend_from_slice(&[0; 20]);
+    sender.enqueue(ms(0), padded.into()).unwrap();
+    let placed = drain(&mut sender, ms(0), &mut paths(&[2000]));
+    assert_eq!(placed[0].packet.len(), 58);
+    let refused = sender.enqueue(ms(0), Bytes::from_static(&[0x45, 0, 0]));
+    assert_eq!(refused, Err(Refused::Fault(PacketFault::Truncated)));
+    assert_eq!(sender.stats().refused, 1);
+}
+
+#[test]
+fn a_queue_that_stands_marks_what_understands_marks_and_drops_the_rest() {
+    for capable in [true, false] {
+        let mut sender = sender(PacketPolicy::Auto);
+        let mut bytes = udp(6, (1, 2), 1000);
+        bytes[1] |= if capable { 0b10 << 4 } else { 0 };
+        for at in 0..1000 {
+            for _ in 0..2 {
+                sender
+                    .enqueue(ms(at), Bytes::copy_from_slice(&bytes))
+                    .unwrap();
+            }
+            let mut paths = paths(&[1100]);
+            for placed in drain(&mut sender, ms(at), &mut paths) {
+                let ecn = PacketView::parse(&placed.packet).unwrap().ecn();
+                assert!(capable || ecn == Ecn::NotCapable);
+            }
+        }
+        let stats = sender.stats();
+        assert_eq!(stats.marked > 10, capable, "{stats:?}");
+        assert_eq!(stats.dropped > 10, !capable, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_flows_takes_no_more_memory_than_allowed() {
+    let mut sender = sender(PacketPolicy::Auto);
+    let config = SenderConfig::default();
+    let mut bytes = udp(4, (1, 2), 20);
+    for number in 0..200_000u32 {
+        bytes[12..16].copy_from_slice(&number.to_be_bytes());
+        sender
+            .enqueue(ms(0), Bytes::copy_from_slice(&bytes))
+            .unwrap();
+        assert!(sender.waiting() <= config.max_bytes);
+    }
+    let stats = sender.stats();
+    let kept = stats.taken - stats.overflowed;
+    assert!(kept <= config.max_packets as u64, "{stats:?}");
+    // Who was there before gets a turn all the same.
+    sender.enqueue(ms(1), packet(9, 200)).unwrap();
+    assert!(!drain(&mut sender, ms(1), &mut paths(&[1 << 24])).is_empty());
+}
+
+#[test]
+fn small_packets_are_copied_within_the_budget() {
+    let mut sender = sender(PacketPolicy::Redundant);
+    let mut both = paths(&[1 << 20, 1 << 20]);
+    sender.enqueue(ms(0), packet(1, 100)).unwrap();
+    let placed = drain(&mut sender, ms(0), &mut both);
+    assert_eq!(placed.len(), 2);
+    assert!(placed.iter().all(|it| it.header.copied && it.header.unheld));
+    assert_eq!(placed[0].header.number, placed[1].header.number);
+    assert_ne!(placed[0].path, placed[1].path);
+    for port in 0..2000 {
+        sender.enqueue(ms(0), packet(port, 100)).unwrap();
+    }
+    drain(&mut sender, ms(0), &mut both);
+    let stats = sender.stats();
+    assert_eq!(stats.placed, 2001);
+    // 32 KiB, and one byte in fifty.
+    assert!((240..300).contains(&stats.copies), "{stats:?}");
+}
+
+#[test]
+fn bursts_leave_so_that_the_slow_path_has_what_is_needed_last() {
+    let mut sender = sender(PacketPolicy::InOrder);
+    let mut unequal = paths(&[1 << 20]);
+    let slow = PathView {
+        channel: ChannelId::new(2),
+        link: LinkIndex::new(2),
+        rate: Rate::from_bits_per_second(12_500_000),
+        ..unequal.views()[0].clone()
+    };
+    unequal.push(slow, ByteCount::new(1 << 20));
+    for _ in 0..5 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    let mut placed = drain(&mut sender, ms(0), &mut unequal);
+    while let Some(at) = sender.poll_timeout() {
+        placed.extend(drain(&mut sender, at, &mut unequal));
+    }
+    assert!(sender.is_empty());
+    let last = placed.iter().find(|it| it.path == ChannelId::new(2));
+    let last = last.unwrap().header;
+    assert_eq!((last.number.expand(0), last.early), (4, true));
+    let mut left: BTreeMap<u64, bool> = BTreeMap::new();
+    for it in &placed {
+        left.insert(it.header.number.expand(0), it.header.early);
+    }
+    assert_eq!(left.len(), 5);
+    assert!(left.iter().all(|(number, early)| *number == 4 || !early));
+}
+
+#[test]
+fn what_is_left_of_a_burst_leaves_when_its_path_goes() {
+    let mut sender = sender(PacketPolicy::InOrder);
+    let mut both = paths(&[5000, 5000]);
+    for _ in 0..6 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    let mut count = drain(&mut sender, ms(0), &mut both).len();
+    let mut one = paths(&[1 << 20]);
+    for at in 1..20 {
+        count += drain(&mut sender, ms(at), &mut one).len();
+    }
+    assert_eq!(count, 6);
+    assert!(sender.is_empty());
+    assert_eq!(sender.poll_timeout(), None);
+}
