@@ -9,6 +9,7 @@
 mod checksum;
 mod flow_key;
 pub mod icmp;
+pub mod offload;
 pub mod packet;
 mod receiver;
 mod sender;
