@@ -24,7 +24,7 @@ use crate::scenario;
 use crate::thousand::ThousandOptions;
 use crate::{
     association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
-    messages, objects, peer, privilege, request, short, transports,
+    matrix, messages, objects, peer, privilege, request, short, transports,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -78,6 +78,8 @@ enum Command {
     Hostile(HostileOptions),
     /// Let links fail and return, under load and without
     Failover(Arguments<failover::Options>),
+    /// Let links, translators, middleboxes and the gateway fail in all ways, by every transport
+    Matrix(matrix::Arguments),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
     Objects(Arguments<objects::Options>),
     /// Time a stream of small blocks beside bulk on all links
@@ -141,6 +143,7 @@ impl Cli {
             Command::Thousand(options) => options.execute(),
             Command::Hostile(options) => options.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
+            Command::Matrix(arguments) => arguments.execute(),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),
             Command::Fairness(arguments) => arguments.execute(fairness::run),

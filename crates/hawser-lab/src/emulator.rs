@@ -4,7 +4,9 @@
 //! moment at which a frame may leave is known exactly even when the thread itself runs late.
 
 mod cable;
+mod faults;
 mod packet;
+mod ports;
 mod rewrite;
 mod ring;
 mod span;
@@ -21,6 +23,7 @@ use hawser_types::Instant;
 
 use self::switches::Switches;
 
+pub use faults::{Faults, Translator};
 pub use rewrite::Translation;
 pub use ring::PacketSocket;
 pub use span::Span;
@@ -53,6 +56,13 @@ impl Emulator {
     pub fn set_black_hole(&self, index: usize, closed: bool) {
         if let Some(hole) = self.switches.black_holes.get(index) {
             hole.store(closed, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes the faults of link `index`.
+    pub fn change_faults(&self, index: usize, change: impl FnOnce(&mut Faults)) {
+        if let Some(faults) = self.switches.faults().get_mut(index) {
+            change(faults);
         }
     }
 

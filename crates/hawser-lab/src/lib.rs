@@ -26,6 +26,7 @@ mod interactive;
 mod interception;
 pub mod interrupt;
 pub mod ip;
+mod matrix;
 pub mod measure;
 mod messages;
 pub mod meter;

@@ -30,6 +30,7 @@ use crate::scenario::Direction;
 
 pub use crate::scenario::Congestion;
 pub(crate) use association::{AssociationOrder, AssociationOutcome, run as run_association};
+pub(crate) use client::ask;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
 pub(crate) use crowd::{CrowdOrder, CrowdOutcome, run as run_crowd};

@@ -341,6 +341,42 @@ fn watchers_are_counted_and_transfers_go_on_beside_them() {
     );
 }
 
+/// A few cells of the matrix: those that last for seconds. Times are recorded, not judged.
+#[test]
+fn cells_of_the_matrix_end_as_expected() {
+    if !can_make_labs("cells_of_the_matrix_end_as_expected") {
+        return;
+    }
+    let cells = [
+        "rebinding/put/tcp",
+        "up-dead/get/sctp",
+        "address-change/get/auto",
+        "options-dropped/put/sctp",
+        "gateway-killed/rest/tcp",
+    ];
+    let output = Command::new(env!("CARGO_BIN_EXE_hawser-lab"))
+        .args([
+            "matrix",
+            "--json",
+            "--jobs",
+            "5",
+            "--only",
+            &cells.join(","),
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list(&report["cells"]).len(), cells.len());
+    for cell in list(&report["cells"]) {
+        assert_eq!(cell["connection"], cell["expected"], "{cell}");
+        let lines = usize::from(cell["is-said"] == true);
+        assert_eq!(list(&cell["said"]).len(), lines, "{cell}");
+        println!("{}: {} s", cell["name"], cell["recovery-seconds"]);
+    }
+}
+
 /// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.
 fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
     if !can_make_labs(experiment) {

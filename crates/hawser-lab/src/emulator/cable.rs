@@ -9,6 +9,7 @@ use std::time::Duration;
 use hawser_scenario::{Fate, LineState, TcpOption};
 use hawser_types::{ByteCount, Instant};
 
+use super::faults::Filter;
 use super::packet::ETHERNET_HEADER;
 use super::rewrite::Translation;
 use super::ring::PacketSocket;
@@ -21,6 +22,8 @@ use crate::scenario::Direction;
 pub(super) struct Cable {
     sockets: Vec<PacketSocket>,
     directions: Vec<OneWay>,
+    /// Of each link.
+    filters: Vec<Filter>,
     spare: Vec<Vec<u8>>,
     switches: Arc<Switches>,
     /// Time that the busy thread sleeps between rounds.
@@ -48,6 +51,7 @@ impl Cable {
         let lines = spans.iter().flat_map(|s| [&s.link.up, &s.link.down]);
         let shortest = lines.map(|line| line.delay).min().unwrap_or_default();
         let (mut sockets, mut directions) = (Vec::new(), Vec::new());
+        let filters = spans.iter().map(|_| Filter::default()).collect();
         for (link, span) in spans.into_iter().enumerate() {
             let client = sockets.len();
             sockets.extend([span.client, span.server]);
@@ -74,6 +78,7 @@ impl Cable {
         Self {
             sockets,
             directions,
+            filters,
             spare: Vec::new(),
             switches,
             gather: (shortest / GATHER_SHARE).clamp(MIN_GATHER, MAX_GATHER),
@@ -115,6 +120,7 @@ impl Cable {
         self.count_drops();
     }
 
+    // long: one pass over the frames, which borrows the parts of this at once.
     fn take_in(&mut self) -> usize {
         let mut total = 0;
         let now = monotonic();
@@ -122,11 +128,13 @@ impl Cable {
         let Self {
             sockets,
             directions,
+            filters,
             spare,
             switches,
             gather: _,
         } = self;
         let mut watch = switches.watch();
+        let faults = switches.faults();
         for way in directions {
             let hole = &switches.black_holes[way.link];
             let [up, down] = &switches.carried[way.link];
@@ -146,6 +154,11 @@ impl Cable {
                     return;
                 }
                 let size = ByteCount::from(frame.len().saturating_sub(ETHERNET_HEADER));
+                let filter = &mut filters[way.link];
+                if !filter.pass(&faults[way.link], arrival, way.direction, frame) {
+                    add(&switches.lost, 1);
+                    return;
+                }
                 let counter = match way.line.handle_packet(arrival, size) {
                     Fate::Delivered(at) => {
                         add(carried, size.as_u64());

@@ -24,6 +24,20 @@ pub(super) fn strip(frame: &mut [u8], unwanted: &[TcpOption]) {
     adjust(segment, CHECKSUM, &before, &after);
 }
 
+/// Returns whether an Ethernet frame holds such options.
+pub(super) fn holds(frame: &mut [u8], wanted: &[TcpOption]) -> bool {
+    let Some(segment) = packet::ipv4(frame).and_then(packet::segment) else {
+        return false;
+    };
+    let end = segment.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
+    let Some(options) = segment.get(FIXED..end) else {
+        return false;
+    };
+    let mut without = options.to_vec();
+    pad(&mut without, wanted);
+    without != options
+}
+
 fn pad(mut options: &mut [u8], unwanted: &[TcpOption]) {
     loop {
         let length = match *options {
@@ -118,6 +132,15 @@ mod tests {
         assert_eq!(stripped(&[TcpOption::Unknown]), padded(&[(20, 38)]));
         let two = [TcpOption::Unknown, TcpOption::Sack];
         assert_eq!(stripped(&two), padded(&[(4, 6), (20, 38)]));
+    }
+
+    #[test]
+    fn frames_that_hold_an_option_are_told_from_others() {
+        assert!(holds(&mut frame(), &[TcpOption::Unknown]));
+        let mut frame = frame();
+        strip(&mut frame, &[TcpOption::Unknown]);
+        assert!(!holds(&mut frame, &[TcpOption::Unknown]));
+        assert!(holds(&mut frame, &[TcpOption::Sack]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 
+use super::faults::Faults;
 use super::watch::Watch;
 
 /// The shared state of an emulator's owner and its thread.
@@ -12,6 +13,7 @@ pub(super) struct Switches {
     pub(super) black_holes: Vec<AtomicBool>,
     /// Up and down of each link.
     pub(super) carried: Vec<[AtomicU64; 2]>,
+    faults: Mutex<Vec<Faults>>,
     pub(super) watch: Mutex<Option<Watch>>,
     pub(super) delivered: AtomicU64,
     pub(super) overflowed: AtomicU64,
@@ -26,6 +28,7 @@ impl Switches {
             stop: AtomicBool::new(false),
             black_holes: (0..links).map(|_| AtomicBool::new(false)).collect(),
             carried: (0..links).map(|_| Default::default()).collect(),
+            faults: Mutex::new(vec![Faults::default(); links]),
             watch: Mutex::default(),
             delivered: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
@@ -33,6 +36,12 @@ impl Switches {
             missed: AtomicU64::new(0),
             latest_nanos: AtomicU64::new(0),
         }
+    }
+
+    /// The faults of each link. Never held for long: the emulator's thread needs them for every
+    /// frame.
+    pub(super) fn faults(&self) -> MutexGuard<'_, Vec<Faults>> {
+        self.faults.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Never held for long: the emulator's thread needs it for every frame.

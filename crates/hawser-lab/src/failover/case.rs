@@ -1,8 +1,6 @@
 //! One failure of one link, under load or idle.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hawser_types::ByteCount;
 
@@ -81,11 +79,11 @@ impl Subject<'_> {
             ..self.equipment.order(self.contender, Direction::Put, bytes)
         };
         let mut stream = lab.client().run(|| meter::open_echo(&order))?;
-        ask(&mut stream)?;
+        meter::ask(&mut stream, REQUEST)?;
         std::thread::sleep(self.part);
         lab.apply(index, self.trouble.begin())?;
         std::thread::sleep(UNNOTICED);
-        let answered = ask(&mut stream);
+        let answered = meter::ask(&mut stream, REQUEST);
         if let Some(action) = self.trouble.end() {
             lab.apply(index, action)?;
         }
@@ -103,23 +101,7 @@ impl Subject<'_> {
     }
 }
 
-/// Sends a request, and gives the time until the first byte of its answer.
-fn ask(stream: &mut TcpStream) -> io::Result<Duration> {
-    let start = Instant::now();
-    stream.write_all(REQUEST)?;
-    let mut answer = [0; REQUEST.len()];
-    let (first, rest) = answer.split_at_mut(1);
-    stream.read_exact(first)?;
-    let taken = start.elapsed();
-    stream.read_exact(rest)?;
-    if answer == *REQUEST {
-        Ok(taken)
-    } else {
-        Err(io::Error::other("the answer is not what was asked"))
-    }
-}
-
-const REQUEST: &[u8; 100] = &[b'?'; 100];
+const REQUEST: &[u8] = &[b'?'; 100];
 /// Time from the failure of an idle link to the request: only the kernel has noticed it by then.
 const UNNOTICED: Duration = Duration::from_millis(500);
 /// Full rate: this part of what the receiver had before.

@@ -39,7 +39,7 @@ pub(crate) fn before(outcome: &Outcome, at: Duration) -> Option<f64> {
 
 /// The bin of a time since the transfer began: the timeline begins with the first bytes, just after
 /// the connection stood.
-fn bin(outcome: &Outcome, at: Duration) -> usize {
+pub(crate) fn bin(outcome: &Outcome, at: Duration) -> usize {
     let shift = Duration::from_secs_f64(outcome.connect_seconds.clamp(0.0, 60.0));
     let bin = at.saturating_sub(shift).as_millis() / BIN.as_millis();
     usize::try_from(bin).unwrap_or(usize::MAX)

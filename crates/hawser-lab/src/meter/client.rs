@@ -36,6 +36,21 @@ pub fn open_echo(order: &Order) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// Sends a request over a connection of [`open_echo`], and gives the time until the first byte of
+/// its answer.
+pub(crate) fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<Duration> {
+    let start = Instant::now();
+    stream.write_all(request)?;
+    let mut answer = vec![0; request.len()];
+    stream.read_exact(answer.get_mut(..1).unwrap_or_default())?;
+    let taken = start.elapsed();
+    stream.read_exact(answer.get_mut(1..).unwrap_or_default())?;
+    match answer == request {
+        true => Ok(taken),
+        false => Err(io::Error::other("the answer is not what was asked")),
+    }
+}
+
 /// Times of a new connection, counted from the call to connect.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstAnswer {
