@@ -45,7 +45,7 @@ pub use seal::Seal;
 #[derive(Debug)]
 pub struct AssociationEndpoint {
     endpoints: Arc<KeyedEndpoints>,
-    places: Mutex<Places>,
+    places: Arc<Mutex<Places>>,
 }
 
 /// Why there is no association under a seal.
@@ -88,7 +88,7 @@ impl AssociationEndpoint {
         let places = Places::new(Arc::clone(&endpoints), (port > 0).then_some(port));
         let endpoint = Self {
             endpoints,
-            places: Mutex::new(places),
+            places: Arc::new(Mutex::new(places)),
         };
         match endpoint.set_locals(locals).into_iter().next() {
             Some((_, error)) => Err(error),
@@ -111,6 +111,14 @@ impl AssociationEndpoint {
     /// within a tokio runtime.
     pub fn set_locals(&self, locals: &[Local]) -> Vec<(Local, io::Error)> {
         self.places().set(locals)
+    }
+
+    /// Packets may come in at these places as well: by a link that is not the one of their address.
+    /// Each becomes a place when a packet has come there that names the key of an association, up
+    /// to four of them. They need a port that was given with [`Self::bind_sealed`]. Must be called
+    /// within a tokio runtime.
+    pub fn allow_detours(&self, detours: &[Local]) {
+        self.places().allow_detours(&self.places, detours);
     }
 
     /// Begins an association that is not sealed with a host at these addresses (with their UDP

@@ -11,6 +11,7 @@ mod events;
 mod families;
 mod files;
 mod gateway;
+mod gateway_routes;
 mod lan;
 mod ledger;
 mod link_state;

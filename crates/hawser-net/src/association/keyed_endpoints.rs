@@ -148,6 +148,11 @@ impl KeyedEndpoints {
         }
     }
 
+    /// Returns whether a datagram names the key of an endpoint.
+    pub(super) fn is_for_one(&self, datagram: &[u8]) -> bool {
+        KeyId::of(datagram).is_some_and(|key| self.get(Some(key)).is_some())
+    }
+
     /// The endpoint of a key, or else the one for what is not sealed.
     fn find(&self, key: Option<KeyId>) -> Option<Arc<KeyedEndpoint>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,10 @@
 //! Places to send from, which come and go while associations stand.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hawser_sctp::Local;
 use tokio::task::{AbortHandle, JoinSet};
@@ -10,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::keyed_endpoint::{KeyedEndpoint, PlacesChange, Sockets};
 use super::keyed_endpoints::{KeyedEndpoints, drive_timers};
 use super::receiver;
-use super::socket::{self, LinkSocket};
+use super::socket::{self, LinkSocket, Sharing};
 use crate::clock;
 
 /// The places that packets leave from, their sockets, and the tasks that serve them.
@@ -21,6 +23,17 @@ pub(super) struct Places {
     sockets: Vec<Arc<LinkSocket>>,
     /// The port of all sockets, once there is one.
     port: Option<u16>,
+    /// Sockets share the port, since it was given and not chosen.
+    shares: bool,
+    /// The places that were given; the others of `locals` are detours that were taken.
+    given: Vec<Local>,
+    /// Places where packets may come in although their address belongs to another link. Each
+    /// becomes a place as soon as a packet has come there.
+    detours: Vec<Local>,
+    /// The detours that have become places.
+    taken: Vec<Local>,
+    /// Sockets at all addresses, and their tasks: what comes to a detour comes there first.
+    catchers: BTreeMap<Local, AbortHandle>,
     /// Ended when this is dropped.
     tasks: JoinSet<()>,
     /// The tasks of each place's socket.
@@ -37,7 +50,12 @@ impl Places {
             endpoints,
             locals: Vec::new(),
             sockets: Vec::new(),
+            shares: port.is_some(),
             port,
+            given: Vec::new(),
+            detours: Vec::new(),
+            taken: Vec::new(),
+            catchers: BTreeMap::new(),
             tasks,
             of_places: BTreeMap::new(),
         }
@@ -59,8 +77,61 @@ impl Places {
         endpoint.set_places(clock::now(), &change);
     }
 
-    /// Packets leave from these places from now on. Returns the places that can't be used, and why.
+    /// Packets leave from these places from now on, and from the detours that were taken. Returns
+    /// the places that can't be used, and why.
     pub(super) fn set(&mut self, locals: &[Local]) -> Vec<(Local, io::Error)> {
+        self.given = locals.to_vec();
+        self.apply()
+    }
+
+    /// Packets may come in at these places as well. `this` is where these places are kept.
+    pub(super) fn allow_detours(&mut self, this: &Arc<Mutex<Self>>, detours: &[Local]) {
+        self.detours = detours.to_vec();
+        self.taken.retain(|taken| detours.contains(taken));
+        let catchers: BTreeSet<Local> = detours.iter().copied().map(all_addresses).collect();
+        self.catchers.retain(|catcher, task| {
+            let stays = catchers.contains(catcher);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for catcher in catchers {
+            if let Entry::Vacant(place) = self.catchers.entry(catcher)
+                && let Some(port) = self.port.filter(|_| self.shares)
+            {
+                match LinkSocket::bind(catcher, port, Sharing::Beside) {
+                    Ok(socket) => {
+                        let this = Arc::downgrade(this);
+                        let detour = move |local| take_detour(&this, local);
+                        let endpoints = Arc::clone(&self.endpoints);
+                        let read = receiver::read_strays(endpoints, Arc::new(socket), detour);
+                        place.insert(self.tasks.spawn(read));
+                    }
+                    Err(error) => tracing::debug!(?catcher, %error, "no packets by detours"),
+                }
+            }
+        }
+        self.apply();
+    }
+
+    /// A packet has come to this place. Returns whether it is one now.
+    fn take(&mut self, local: Local) -> bool {
+        if !self.locals.contains(&local)
+            && self.detours.contains(&local)
+            && self.taken.len() < MAX_TAKEN
+        {
+            tracing::info!(address = %local.address, link = %local.link,
+                "an address of another link is reached by this one");
+            self.taken.push(local);
+            self.apply();
+        }
+        self.locals.contains(&local)
+    }
+
+    fn apply(&mut self) -> Vec<(Local, io::Error)> {
+        let detours = self.taken.iter().filter(|it| !self.given.contains(it));
+        let locals: Vec<Local> = self.given.iter().chain(detours).copied().collect();
         let before = self.locals.clone();
         let mut failed = Vec::new();
         for local in locals.iter().filter(|it| !before.contains(it)) {
@@ -93,7 +164,15 @@ impl Places {
     }
 
     fn bind(&mut self, local: Local) -> io::Result<()> {
-        let socket = Arc::new(LinkSocket::bind(local, self.port.unwrap_or(0))?);
+        let sharing = match (
+            self.shares,
+            self.sockets.is_empty() && self.catchers.is_empty(),
+        ) {
+            (false, _) => Sharing::Alone,
+            (true, true) => Sharing::First,
+            (true, false) => Sharing::Beside,
+        };
+        let socket = Arc::new(LinkSocket::bind(local, self.port.unwrap_or(0), sharing)?);
         self.port = Some(socket.port()?);
         self.locals.push(local);
         self.sockets.push(Arc::clone(&socket));
@@ -104,3 +183,23 @@ impl Places {
         Ok(())
     }
 }
+
+/// A packet has come to this place. Returns whether it is one now.
+fn take_detour(places: &Weak<Mutex<Places>>, local: Local) -> bool {
+    places.upgrade().is_some_and(|places| {
+        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.take(local)
+    })
+}
+
+/// All addresses of the same family at the same link.
+fn all_addresses(local: Local) -> Local {
+    let address: IpAddr = match local.address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Local { address, ..local }
+}
+
+/// Detours that become places: each is one more path for every association.
+const MAX_TAKEN: usize = 4;

@@ -1,7 +1,7 @@
 //! Reads a socket and hands its datagrams to the endpoints that they are for.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,19 +15,52 @@ use super::socket::{LinkSocket, MAX_BATCH};
 /// Reads a socket for ever.
 pub(super) async fn read(endpoints: Arc<KeyedEndpoints>, socket: Arc<LinkSocket>) {
     let local = socket.local();
-    take_all(&socket, |batch| endpoints.handle_datagrams(local, batch)).await;
+    let item = |remote, _, datagram| (remote, datagram);
+    take_all(&socket, item, |batch| {
+        endpoints.handle_datagrams(local, batch);
+    })
+    .await;
 }
 
-/// Reads a socket for ever; `handle` empties each batch.
-async fn take_all(socket: &LinkSocket, mut handle: impl FnMut(&mut Vec<(SocketAddr, BytesMut)>)) {
+/// Reads a socket at all addresses for ever: for each datagram that is for an endpoint, `detour` is
+/// told of the place that it came to, and says whether it may stay one.
+pub(super) async fn read_strays(
+    endpoints: Arc<KeyedEndpoints>,
+    socket: Arc<LinkSocket>,
+    detour: impl Fn(Local) -> bool,
+) {
+    let link = socket.local().link;
+    let item = |remote, to, datagram| (remote, to, datagram);
+    take_all(&socket, item, |batch: &mut Vec<_>| {
+        for (remote, to, datagram) in batch.drain(..) {
+            let local = to.map(|address: IpAddr| Local {
+                link,
+                address: address.to_canonical(),
+            });
+            if let Some(local) = local.filter(|_| endpoints.is_for_one(&datagram))
+                && detour(local)
+            {
+                endpoints.handle_datagrams(local, &mut vec![(remote, datagram)]);
+            }
+        }
+    })
+    .await;
+}
+
+/// Reads a socket for ever, and makes an item of each datagram; `handle` empties each batch.
+async fn take_all<T>(
+    socket: &LinkSocket,
+    item: impl Fn(SocketAddr, Option<IpAddr>, BytesMut) -> T,
+    mut handle: impl FnMut(&mut Vec<T>),
+) {
     let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
     let mut datagrams = Vec::new();
     let mut trouble = Trouble::default();
     let mut batches = 0;
     loop {
         let received = socket
-            .receive(&mut buffers, |remote, datagram| {
-                datagrams.push((remote, datagram));
+            .receive(&mut buffers, |remote, to, datagram| {
+                datagrams.push(item(remote, to, datagram));
             })
             .await;
         if received.is_ok() {
@@ -96,6 +129,7 @@ mod tests {
     use hawser_types::LinkIndex;
 
     use super::*;
+    use crate::association::socket::Sharing;
 
     fn local() -> Local {
         Local {
@@ -118,7 +152,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_flood_leaves_other_tasks_of_the_thread_their_turn() {
-        let socket = Arc::new(LinkSocket::bind(local(), 0).unwrap());
+        let socket = Arc::new(LinkSocket::bind(local(), 0, Sharing::Alone).unwrap());
         let port = (Ipv4Addr::LOCALHOST, socket.port().unwrap());
         let flooder = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         // Where the kernel loses some, others have come meanwhile.
@@ -132,7 +166,7 @@ mod tests {
                 let more = batch.drain(..).take_while(|_| so_far < 20 * TURN);
                 more.for_each(|_| drop(flooder.send_to(&[0; 9], port)));
             };
-            take_all(&socket, handle).await;
+            take_all(&socket, |_, _, datagram| datagram, handle).await;
         });
         let (mut seen, mut longest) = (0, 0);
         let watch = async {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
 
@@ -62,8 +62,19 @@ struct Train {
     key: Option<Arc<DatagramKey>>,
 }
 
+/// Other sockets of this process at the same port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// There are none.
+    Alone,
+    /// There will be some; so far it is the only one. It notices another program that has the port.
+    First,
+    /// There are some.
+    Beside,
+}
+
 impl LinkSocket {
-    pub(super) fn bind(local: Local, port: u16) -> io::Result<Self> {
+    pub(super) fn bind(local: Local, port: u16, sharing: Sharing) -> io::Result<Self> {
         let address = SocketAddr::new(local.address, port);
         let socket = Socket::new(
             Domain::for_address(address),
@@ -77,7 +88,12 @@ impl LinkSocket {
         let _ = socket.set_recv_buffer_size(BUFFER);
         let _ = socket.set_send_buffer_size(BUFFER);
         socket.set_nonblocking(true)?;
+        if local.address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_reuse_port(sharing == Sharing::Beside)?;
         socket.bind(&address.into())?;
+        socket.set_reuse_port(sharing != Sharing::Alone)?;
         let socket = UdpSocket::from_std(socket.into())?;
         Ok(Self {
             local,
@@ -202,11 +218,12 @@ impl LinkSocket {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for datagrams and gives each to `take`.
+    /// Waits for datagrams and gives each to `take`, with where it came from and the address that
+    /// it was sent to.
     pub(super) async fn receive(
         &self,
         buffers: &mut [Vec<u8>],
-        mut take: impl FnMut(SocketAddr, BytesMut),
+        mut take: impl FnMut(SocketAddr, Option<IpAddr>, BytesMut),
     ) -> io::Result<()> {
         self.socket.readable().await?;
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
@@ -218,7 +235,7 @@ impl LinkSocket {
         })?;
         for (meta, buffer) in metas.iter().zip(buffers).take(count) {
             cut(&buffer[..meta.len], meta.stride, |datagram| {
-                take(meta.addr, datagram);
+                take(meta.addr, meta.dst_ip, datagram);
             });
         }
         Ok(())

@@ -48,7 +48,10 @@ impl Associations {
 
     /// The links are these now.
     pub(super) fn follow(&self, links: &[Link]) {
-        let failed = self.endpoint.set_locals(&locals(&self.addresses, links));
+        let locals = locals(&self.addresses, links);
+        let failed = self.endpoint.set_locals(&locals);
+        self.endpoint
+            .allow_detours(&detours(&self.addresses, links, &locals));
         for (local, error) in failed {
             tracing::debug!(address = %local.address, %error, "no associations there");
         }
@@ -166,6 +169,37 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
         }
     }
     locals
+}
+
+/// Places where packets may come in besides `locals`: at every address of the machine by every
+/// link, since a host takes packets for the address of one link by any other. The sockets of
+/// `locals` are bound to their links, where there are several, and do not see those.
+fn detours(addresses: &[SocketAddr], links: &[Link], locals: &[Local]) -> Vec<Local> {
+    let everywhere = addresses.iter().map(|it| it.ip().to_canonical());
+    let everywhere: Vec<IpAddr> = everywhere.filter(IpAddr::is_unspecified).collect();
+    let takes = |own: &IpAddr| {
+        let is_taken = |it: &IpAddr| own.is_ipv4() || it.is_ipv6();
+        !own.is_loopback() && everywhere.iter().any(is_taken)
+    };
+    let own = links.iter().flat_map(|link| &link.addresses);
+    let own: Vec<IpAddr> = own.copied().filter(takes).collect();
+    let by = wanted(links).map(|link| link.index);
+    let mut detours: Vec<Local> = Vec::new();
+    for link in by.chain([ANY]) {
+        let places = own.iter().map(|address| Local {
+            link,
+            address: *address,
+        });
+        for place in places {
+            // A socket that is bound to no link takes what comes by any.
+            let home = Local { link: ANY, ..place };
+            let is_served = locals.contains(&place) || locals.contains(&home);
+            if !is_served && !detours.contains(&place) {
+                detours.push(place);
+            }
+        }
+    }
+    detours
 }
 
 /// Keys of a session: associations that stand, and those that are over or waited for. A client

@@ -102,7 +102,7 @@ async fn send_over_narrow_interface(address: IpAddr) {
         link: LinkIndex::new(0),
         address,
     };
-    let [from, to] = [0; 2].map(|port| LinkSocket::bind(local, port).unwrap());
+    let [from, to] = [0; 2].map(|port| LinkSocket::bind(local, port, Sharing::Alone).unwrap());
     let remote = SocketAddr::new(address, to.port().unwrap());
     // Nothing waits for a socket here that the runtime has not looked at yet.
     from.socket.writable().await.unwrap();
@@ -126,7 +126,7 @@ async fn send_over_narrow_interface(address: IpAddr) {
     let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
     let mut arrived = Vec::new();
     while arrived.last() != Some(&(4, 1200)) {
-        let take = |_, datagram: BytesMut| arrived.push((datagram[0], datagram.len()));
+        let take = |_, _, datagram: BytesMut| arrived.push((datagram[0], datagram.len()));
         match to.receive(&mut buffers, take).await {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => panic!("{error}"),
             _ => {}
