@@ -320,11 +320,13 @@ async fn run(shared: Arc<Shared>) {
             match reason {
                 Some(CloseReason::Peer(_)) => "it ended the session".into(),
                 Some(CloseReason::LimitExceeded(_)) => "the session came to a limit".into(),
+                _ if shared.was_forgotten(&driver) => FORGOTTEN.into(),
                 _ => "every link to it was lost".into(),
             }
         };
         let session = driver.id();
-        tracing::warn!(%session, ?reason, %problem, "the session with the gateway is over");
+        tracing::warn!(%session, ?reason, %problem,
+            "the session with the gateway is over, its open connections are closed");
         let goes_on = shared.current.send_if_modified(|state| {
             let open = !matches!(state, State::Closed);
             if open {
@@ -348,6 +350,7 @@ async fn run(shared: Arc<Shared>) {
 }
 
 /// The problem of a client whose key the gateway does not admit.
+const FORGOTTEN: &str = "the gateway does not know it any more, as after a restart";
 const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
 /// Time for which opening a stream waits for a session.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

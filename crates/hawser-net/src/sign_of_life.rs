@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hawser_types::Instant;
+
 use crate::clock;
 use crate::driver::Driver;
 
@@ -24,4 +26,20 @@ pub(crate) async fn oldest_silent(sessions: &[Driver], patience: Duration) -> Op
     sessions.iter().find(is_silent)
 }
 
+/// Waits until the peer's host has given a sign of life since `since`; false if it has not by
+/// `until`.
+pub(crate) async fn is_heard(session: &Driver, since: Instant, until: Instant) -> bool {
+    loop {
+        if session.with(|session, _| session.was_heard_since(since)) {
+            return true;
+        }
+        let left = until.since(clock::now());
+        if left.is_zero() {
+            return false;
+        }
+        tokio::time::sleep(left.min(LOOK)).await;
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(25);
 const LOOKS: u32 = 40;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hawser_channels::keeper::{AttemptFailure, ChannelKeeper, JoinTurns, KeeperAction};
-use hawser_types::{ChannelId, LinkIndex};
+use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 use tokio::task::JoinSet;
 
@@ -22,7 +22,7 @@ use crate::bind::SocketOptions;
 use crate::clock;
 use crate::driver::Driver;
 use crate::links::Link;
-use crate::sign_of_life::oldest_silent;
+use crate::sign_of_life::is_heard;
 
 /// Runs until the session ends.
 pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
@@ -87,6 +87,8 @@ struct LinkKeeper {
     remote: Option<SocketAddr>,
     plan: ChannelKeeper,
     turns: Arc<Mutex<JoinTurns>>,
+    /// Time since which joins are broken off; the channels were asked for a sign of life then.
+    broken_since: Option<Instant>,
 }
 
 impl LinkKeeper {
@@ -99,6 +101,7 @@ impl LinkKeeper {
             link,
             remote: first.map(|first| first.remote),
             turns: Arc::default(),
+            broken_since: None,
         };
         let known = keeper.shared.lost_segment(&keeper.link);
         keeper.plan.handle_lost_segment(clock::now(), known);
@@ -166,6 +169,10 @@ impl LinkKeeper {
         };
         let failure = AttemptFailure::from(&error);
         let is_cut_off = self.driver.channels().is_empty();
+        if failure == AttemptFailure::Broken && self.broken_since.is_none() {
+            self.broken_since = Some(clock::now());
+            self.driver.with(|session, now| session.probe(now));
+        }
         self.plan.handle_failed(failure, is_cut_off);
         if matches!(failure, AttemptFailure::Broken | AttemptFailure::NoChannel) {
             if self.plan.failures().is_power_of_two() {
@@ -181,6 +188,7 @@ impl LinkKeeper {
             return;
         }
         self.remote = Some(remote);
+        self.broken_since = None;
         self.shared.note_reached(remote, false);
         tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
         self.publish(None);
@@ -189,20 +197,17 @@ impl LinkKeeper {
     /// Joins are broken off. When the gateway proves that it is the one that does so, and answers
     /// on no channel, it was restarted and does not know the session; else a host on the way does.
     /// Channels of a silent link have not failed yet, and would live on for long.
-    async fn ask_gateway(&self) {
-        let asked = clock::now();
-        let session = std::slice::from_ref(&self.driver);
-        let is_cut_off = self.driver.channels().is_empty()
-            || oldest_silent(session, SIGN_OF_LIFE).await.is_some();
-        if !is_cut_off || first::race(&self.shared).await.is_err() {
-            return;
-        }
-        if !self
-            .driver
-            .with(|session, _| session.was_heard_since(asked))
-        {
-            tracing::info!(link = %self.link.name, "the gateway does not know the session");
-            self.driver.abort();
+    async fn ask_gateway(&mut self) {
+        let asked = self.broken_since.take().unwrap_or_else(clock::now);
+        let driver = &self.driver;
+        let is_cut_off = async {
+            driver.channels().is_empty() || !is_heard(driver, asked, asked + SIGN_OF_LIFE).await
+        };
+        let (is_cut_off, answer) = tokio::join!(is_cut_off, first::race(&self.shared));
+        let is_heard = || driver.with(|session, _| session.was_heard_since(asked));
+        if is_cut_off && answer.is_ok() && !is_heard() {
+            self.shared.note_forgotten(driver);
+            driver.abort();
         }
     }
 

@@ -10,7 +10,7 @@ use hawser_channels::keeper::{CONNECT_TIMEOUT, SegmentLimit};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::LinkRules;
 use hawser_session::{LostSegment, TransportChoice};
-use hawser_types::{ByteCount, LinkIndex};
+use hawser_types::{ByteCount, LinkIndex, SessionId};
 use tokio::sync::watch;
 
 use super::address_choice::choose;
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
     /// The client ends with its first session that the gateway has answered in.
     pub(super) once: bool,
+    /// The session that the gateway does not know any more.
+    forgotten: Mutex<Option<SessionId>>,
     /// True if the next session begins with the invite rather than with the client's own key.
     enrolling: AtomicBool,
 }
@@ -84,6 +86,7 @@ impl Shared {
     ) -> Self {
         Self {
             once,
+            forgotten: Mutex::default(),
             enrolling: AtomicBool::new(enrolling),
             rules: watch::Sender::new(config.rules.clone()),
             scheduler: watch::Sender::new(config.session.scheduler),
@@ -251,6 +254,22 @@ impl Shared {
             // The answer to an enrolment may have been lost, and the invite expired since.
             self.enrolling.fetch_not(Ordering::Relaxed);
         }
+    }
+
+    /// The gateway has answered, and does not know this session any more.
+    pub(super) fn note_forgotten(&self, driver: &Driver) {
+        *self.lock_forgotten() = Some(driver.id());
+    }
+
+    /// Returns whether the gateway forgot this session, rather than that every link was lost.
+    pub(super) fn was_forgotten(&self, driver: &Driver) -> bool {
+        *self.lock_forgotten() == Some(driver.id())
+    }
+
+    fn lock_forgotten(&self) -> MutexGuard<'_, Option<SessionId>> {
+        self.forgotten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if the gateway let this client in, in a session that is over: its hello has come, and
