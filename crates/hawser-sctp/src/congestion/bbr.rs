@@ -100,7 +100,11 @@ impl Bbr {
 
     /// Judges the losses of a round at its end.
     fn judge_losses(&mut self) {
-        if !self.model.loses_too_much(self.packet) {
+        let too_much = match self.phase {
+            Phase::Startup => self.model.loses_too_much_at_first(self.packet),
+            _ => self.model.loses_too_much(self.packet),
+        };
+        if !too_much {
             return;
         }
         let carried = self.model.round_carried();
@@ -412,7 +416,11 @@ impl CongestionControl for Bbr {
         self.advance(ack, too_much);
         self.probe_rtt(ack);
         if round {
-            let steady = matches!(self.phase, Phase::Cruise { .. } | Phase::Refill { .. });
+            let steady = match self.phase {
+                Phase::Startup => self.model.is_without_queue(),
+                Phase::Cruise { .. } | Phase::Refill { .. } => true,
+                _ => false,
+            };
             self.model.begin_round(ack.now, steady);
         }
         self.set_pacing(ack);

@@ -42,6 +42,16 @@ fn bbr_does_not_mind_random_loss() {
 }
 
 #[test]
+fn bbr_finds_the_rate_though_a_tenth_is_lost_from_the_beginning() {
+    let mut link = Link::new(20, RTT);
+    link.loss = 0.1;
+    let mut senders = [sender(Control::Bbr)];
+    let begin = share(&mut link, &mut senders, 0, 1)[0];
+    // A tenth is lost, and the rate is found within six round trips.
+    assert!(begin > 0.7, "{begin}");
+}
+
+#[test]
 fn bbr_fills_links_whose_acknowledgements_come_in_bursts() {
     for (rtt, turns, loss) in [(40, 25, 0.0), (10, 25, 0.0), (10, 60, 0.02)] {
         let mut link = Link::new(10, Duration::from_millis(rtt));

@@ -119,8 +119,22 @@ impl Model {
     /// Tells whether the round lost more than chance explains: more than two deviations and a
     /// packet above the expected loss, which is 2 % or the path's loss without a probe.
     pub(super) fn loses_too_much(&self, packet: u64) -> bool {
+        self.loses_more_than(self.background.max(EXPECTED_LOSS), packet)
+    }
+
+    /// Tells whether the round lost more than the path may lose by chance, while nothing is known
+    /// of that: without a queue, up to a tenth.
+    pub(super) fn loses_too_much_at_first(&self, packet: u64) -> bool {
+        let usual = match self.is_without_queue() {
+            true => MAX_BACKGROUND,
+            false => self.background.max(EXPECTED_LOSS),
+        };
+        self.loses_more_than(usual, packet)
+    }
+
+    fn loses_more_than(&self, share: f64, packet: u64) -> bool {
         let all = self.round.delivered.saturating_add(self.round.lost) / packet;
-        let expected = all as f64 * self.background.max(EXPECTED_LOSS);
+        let expected = all as f64 * share;
         let lost = (self.round.lost / packet) as f64;
         lost > expected + 2.0 * expected.sqrt() + 1.0
     }
