@@ -1,0 +1,179 @@
+//! A client with two links, a gateway that carries packets, and an internet behind it.
+
+use std::process::Command;
+
+use hawser_skip::namespace::{Neighbour, ip};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
+
+use super::connections::{add_link, serve_there};
+use super::program::{Daemon, Place, until};
+use super::silent_link::{HAWSER, has_mounts};
+
+/// Two links to a gateway, behind which there is an internet.
+pub(crate) struct Internet {
+    pub(crate) place: Place,
+    pub(crate) gateway: Neighbour,
+    _server: Neighbour,
+}
+
+impl Internet {
+    /// None where a program is missing, which is told for `test`.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        if let Some(missing) = missing() {
+            hawser_skip::skip(&format!("end_to_end::{test}"), missing);
+            return None;
+        }
+        let (gateway, server) = (Neighbour::start(), Neighbour::start());
+        ip("link set lo up");
+        gateway.ip("link set lo up");
+        add_link(&gateway, 1, "dsl");
+        add_link(&gateway, 2, "lte");
+        ip("link add wan type veth peer name far");
+        gateway.take("wan");
+        server.take("far");
+        gateway.ip("link set wan up");
+        server.ip("link set far up");
+        gateway.ip("address add 11.0.0.1/24 dev wan");
+        server.ip(&format!("address add {SERVER}/24 dev far"));
+        serve_echoes(&server);
+        let place = Place::new();
+        Some(Self {
+            place,
+            gateway,
+            _server: server,
+        })
+    }
+
+    pub(crate) fn serve(&self) -> Daemon {
+        let invite = self.place.path("invite");
+        let mut serve = self.gateway.command(HAWSER);
+        serve.arg("--state").arg(self.place.path("gateway"));
+        serve.args(["serve", "--listen", "0.0.0.0:7443", "--packet-exit", "nat"]);
+        serve.args(["--advertise", "10.1.0.1", "--advertise", "10.2.0.1"]);
+        serve.arg("--invite-file").arg(&invite);
+        let gateway = self.place.launch_command("gateway", serve);
+        let listens = || gateway.listen(&self.place).is_some();
+        until("the gateway listens", listens, || gateway.log());
+        gateway
+    }
+
+    /// Has the client enrol.
+    pub(crate) fn enrol(&self) {
+        let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway"];
+        let invite = self.place.invite();
+        let up = self
+            .place
+            .launch("client", &[&arguments[..], &[&invite]].concat());
+        let is_enrolled = || {
+            let status = self.place.status("client").unwrap_or_default();
+            status["sessions"][0]["state"] == "established"
+        };
+        until("the client is enrolled", is_enrolled, || up.log());
+        up.end();
+    }
+
+    /// A script of Python in a network of its own.
+    pub(crate) fn enclosed(&self, script: &str) -> Command {
+        let run = ["run", "--tun", "--", "python3", "-c", script];
+        self.place.hawser("client", &run)
+    }
+
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let status = self.place.status("gateway").unwrap();
+        status["counters"][name].as_u64().unwrap()
+    }
+
+    pub(crate) fn setting(&self, name: &str) -> String {
+        said(self.gateway.command("cat").arg(format!("/proc/sys/{name}")))
+    }
+
+    pub(crate) fn rules(&self) -> String {
+        said(self.gateway.command("nft").args(["list", "ruleset"]))
+    }
+}
+
+/// What packets need and this machine has not.
+pub(crate) fn missing() -> Option<&'static str> {
+    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
+    let tun = || std::fs::OpenOptions::new().write(true).open("/dev/net/tun");
+    let needs: [(&str, bool); 4] = [
+        ("no nft here", has("nft")),
+        ("no python3 here", has("python3")),
+        ("no mount namespace here", has_mounts()),
+        ("no /dev/net/tun here", tun().is_ok()),
+    ];
+    needs
+        .into_iter()
+        .find(|(_, is_here)| !is_here)
+        .map(|(what, _)| what)
+}
+
+/// Mirrors datagrams and bytes, each at port 7.
+fn serve_echoes(server: &Neighbour) {
+    serve_there(server, async move |ready| {
+        let datagrams = UdpSocket::bind((SERVER, 7)).await.unwrap();
+        let listener = TcpListener::bind((SERVER, 7)).await.unwrap();
+        ready.send(()).unwrap();
+        let mirror = async {
+            let mut bytes = vec![0; 65_536];
+            while let Ok((length, from)) = datagrams.recv_from(&mut bytes).await {
+                let _ = datagrams.send_to(&bytes[..length], from).await;
+            }
+        };
+        let echo = async {
+            while let Ok((mut stream, from)) = listener.accept().await {
+                tokio::spawn(async move {
+                    // Whom the server sees.
+                    let seen = format!("{}\n", from.ip());
+                    let _ = stream.write_all(seen.as_bytes()).await;
+                    let (mut read, mut write) = stream.split();
+                    let mut bytes = vec![0; 65_536];
+                    while let Ok(length @ 1..) = read.read(&mut bytes).await {
+                        let _ = write.write_all(&bytes[..length]).await;
+                    }
+                });
+            }
+        };
+        tokio::join!(mirror, echo);
+    });
+}
+
+pub(crate) fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A script of Python that can send datagrams.
+pub(crate) fn with_udp(script: &str) -> String {
+    format!("{UDP}\n{script}")
+}
+
+pub(crate) const SERVER: &str = "11.0.0.2";
+/// A datagram that comes back; it is sent again if that takes long.
+const UDP: &str = "
+import socket, sys, os, time
+def udp():
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def echo(s, to, payload, tries=20, patience=0.5):
+    s.settimeout(patience)
+    for i in range(tries):
+        try:
+            s.sendto(payload, to)
+            got = s.recvfrom(65536)[0]
+            if got == payload:
+                return True
+        except OSError:
+            time.sleep(0.05)
+    return False
+";
+/// Bytes that come back, by TCP.
+pub(crate) const STREAM: &str = "
+t = socket.create_connection(('11.0.0.2', 7))
+f = t.makefile('rb')
+seen = f.readline().decode().strip()
+payload = os.urandom(300000)
+import threading
+threading.Thread(target=lambda: t.sendall(payload), daemon=True).start()
+print(seen, f.read(300000) == payload)
+";
