@@ -56,14 +56,6 @@ impl Congestion {
         }
     }
 
-    /// True if no connection can have a control that goes by a rate.
-    pub(crate) fn goes_by_window(&self) -> bool {
-        match self {
-            Self::Fixed(name) => !name.as_deref().is_some_and(|it| it.starts_with(bind::BBR)),
-            Self::ByPath { .. } => false,
-        }
-    }
-
     /// Puts a socket that listens in the state in which connections are to begin.
     pub(crate) fn prepare(&self, listener: &impl AsFd) {
         if let Self::ByPath { window } = self
@@ -126,14 +118,6 @@ mod tests {
         let bytes = SockRef::from(socket).tcp_congestion().unwrap();
         let text = String::from_utf8(bytes).unwrap();
         text.trim_end_matches('\0').to_owned()
-    }
-
-    #[test]
-    fn all_connections_go_by_a_window_where_bbr_is_not_to_be_had() {
-        let named = |name: &str| Congestion::Fixed(Some(name.to_owned())).goes_by_window();
-        assert!(Congestion::Fixed(None).goes_by_window() && named("cubic"));
-        assert!(!named("bbr") && !named("bbr3"));
-        assert!(!Congestion::ByPath { window: "cubic" }.goes_by_window());
     }
 
     #[test]

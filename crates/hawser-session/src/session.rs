@@ -81,7 +81,7 @@ impl Session {
             lifecycle: Lifecycle::new(now, config.survive),
             channels: Channels::default(),
             links: Links::new(config.channels_per_link),
-            transports: Transports::default(),
+            transports: Transports::new(),
             scheduling: Scheduling::new(config.scheduler, config.chunk_size),
             streams: Streams::new(side, receive_memory, send_memory, max_streams),
             unacknowledged: Unacknowledged::default(),

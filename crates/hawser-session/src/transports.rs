@@ -14,8 +14,9 @@ use crate::snapshot::TransportSnapshot;
 use crate::transport::{Transport, TransportReason};
 
 /// The choice of a transport, for what this side sends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Transports {
+    /// TCP until the user's choice is known: a gateway hears of it with the association.
     choice: TransportChoice,
     /// The association that the client told of last.
     announced: Option<ChannelId>,
@@ -25,14 +26,18 @@ pub(crate) struct Transports {
 }
 
 impl Transports {
+    pub(crate) fn new() -> Self {
+        Self {
+            choice: TransportChoice::Tcp,
+            announced: None,
+            trial: TransportTrial::new(),
+            held: [0; 2],
+        }
+    }
+
     /// Sets the user's choice. True if it was another.
     pub(crate) fn set_choice(&mut self, choice: TransportChoice) -> bool {
         std::mem::replace(&mut self.choice, choice) != choice
-    }
-
-    /// Begins with the association where the user leaves the choice open.
-    pub(crate) fn begin_over_association(&mut self) {
-        self.trial.begin_over_association();
     }
 
     /// Returns the user's choice.
@@ -157,7 +162,7 @@ impl Transports {
         let chosen = match (self.choice, role) {
             (TransportChoice::Tcp, _) => Transport::Tcp,
             (TransportChoice::Sctp, _) => Transport::Association,
-            (TransportChoice::Auto, ChannelRole::Bulk) => self.trial.in_use(),
+            (TransportChoice::Auto, ChannelRole::Bulk) => self.trial.wanted(),
             (TransportChoice::Auto, ChannelRole::Express) => self.trial.chosen(),
         };
         chosen == Transport::Association

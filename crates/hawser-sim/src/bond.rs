@@ -95,10 +95,7 @@ impl Bond {
         let network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
         let now = network.now();
         let host = |side| {
-            let mut session = Session::new(now, side, config.session.clone());
-            if config.congestion.is_some_and(|it| it != Congestion::Bbr) {
-                session.begin_over_association();
-            }
+            let session = Session::new(now, side, config.session.clone());
             Host::new(side, session)
         };
         let links = scenario.links.len();

@@ -45,10 +45,7 @@ impl Shared {
         congestion: Congestion,
         reading: ReadMemory,
     ) -> Self {
-        let mut session = Session::new(clock::now(), side, config.clone());
-        if congestion.goes_by_window() {
-            session.begin_over_association();
-        }
+        let session = Session::new(clock::now(), side, config.clone());
         Self {
             inner: Mutex::new(Inner::new(side, session)),
             id: keys.session_id(),

@@ -37,12 +37,6 @@ impl Session {
         self.schedule(now);
     }
 
-    /// Lets `auto` begin with the association. For hosts where TCP can have no congestion control
-    /// that goes by a rate: one that goes by a window gives away links that lose packets.
-    pub fn begin_over_association(&mut self) {
-        self.transports.begin_over_association();
-    }
-
     /// Returns the transport that chunks are to travel over: this client's choice, or the one that
     /// a gateway's client told it.
     pub fn transport(&self) -> TransportChoice {

@@ -1,6 +1,7 @@
 use super::*;
 
-/// What the transports would deliver, in bytes a second, and how a transfer goes.
+/// What the transports would deliver, in bytes a second, and how a transfer goes. TCP was chosen
+/// while the association was silent, so that trials are of the association.
 struct World {
     race: TransportTrial,
     now: Instant,
@@ -14,7 +15,11 @@ struct World {
 impl World {
     fn new(tcp: u64, sctp: u64) -> Self {
         Self {
-            race: TransportTrial::default(),
+            race: TransportTrial {
+                chosen: Transport::Tcp,
+                was_met: true,
+                ..TransportTrial::new()
+            },
             now: Instant::from_nanos(1_000_000_000),
             rates: [tcp, sctp],
             look: Look {
@@ -139,26 +144,42 @@ fn where_a_way_is_long_the_association_comes_first_until_something_better_is_mea
 }
 
 #[test]
-fn where_tcp_goes_by_a_window_the_association_comes_first_unless_it_does_not_come() {
-    let mut world = World::new(300_000, 1_000_000);
-    world.race.begin_over_association();
+fn the_association_comes_first_unless_it_does_not_come() {
+    let fresh = || World {
+        race: TransportTrial::new(),
+        ..World::new(300_000, 1_000_000)
+    };
+    let mut world = fresh();
     world.run(15_000);
     assert_eq!(world.race.chosen(), Transport::Association);
     assert_eq!(world.used[0], Duration::ZERO);
 
-    let mut without = World::new(300_000, 1_000_000);
-    without.race.begin_over_association();
+    let mut without = fresh();
     without.look.sound[1] = false;
     without.run(20);
     assert_eq!(without.race.in_use(), Transport::Tcp);
     without.run(2000);
     assert_eq!(without.chosen(), (Transport::Tcp, TransportReason::Silent));
 
-    // What was measured says more.
-    let mut later = World::new(1_000_000, 700_000);
-    later.run(5000);
-    later.race.begin_over_association();
-    assert_eq!(later.race.chosen(), Transport::Tcp);
+    // One that comes in the middle of a transfer has the next one.
+    without.look.sound[1] = true;
+    without.run(5000);
+    assert_eq!(without.race.in_use(), Transport::Tcp);
+    without.look.demand = false;
+    without.run(20);
+    let first = (Transport::Association, TransportReason::First);
+    assert_eq!(without.chosen(), first);
+}
+
+#[test]
+fn what_was_silent_before_anything_was_sent_has_the_first_transfer() {
+    let mut world = World::new(300_000, 1_000_000);
+    world.race = TransportTrial::new();
+    world.look.demand = false;
+    world.look.sound[1] = false;
+    world.run(20);
+    // It comes, and nothing is looked at in between.
+    assert_eq!(world.race.wanted(), Transport::Association);
 }
 
 #[test]
