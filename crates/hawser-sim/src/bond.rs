@@ -28,7 +28,7 @@ use hawser_wire::ChannelRole;
 
 use crate::arrivals::Arrivals;
 use crate::association::client_local;
-use crate::network::{End, Happening, Network};
+use crate::network::{End, Happening, Network, UdpFate};
 use association_channel::{Associations, Ran};
 use connections::{Connections, Handshake, Stage};
 use host::Host;
@@ -47,6 +47,8 @@ pub struct BondConfig {
     /// What chunks go over. With anything but TCP the client begins an association as soon as it
     /// may.
     pub transport: TransportChoice,
+    /// What becomes of UDP from the beginning on.
+    pub udp: UdpFate,
 }
 
 impl Default for BondConfig {
@@ -59,6 +61,7 @@ impl Default for BondConfig {
             },
             congestion: None,
             transport: TransportChoice::Tcp,
+            udp: UdpFate::Passes,
         }
     }
 }
@@ -92,7 +95,8 @@ pub enum Signal {
 impl Bond {
     /// Two hosts that know each other, at the moment at which the client starts.
     pub fn new(scenario: &Scenario, seed: u64, config: BondConfig) -> Self {
-        let network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
+        let mut network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
+        network.set_udp(config.udp);
         let now = network.now();
         let host = |side| {
             let session = Session::new(now, side, config.session.clone());
@@ -170,9 +174,9 @@ impl Bond {
         }
     }
 
-    /// Lets UDP pass no link any more, or every one again.
-    pub fn set_blocks_udp(&mut self, blocks: bool) {
-        self.network.set_blocks_datagrams(blocks);
+    /// Decides what becomes of UDP from now on.
+    pub fn set_udp(&mut self, fate: UdpFate) {
+        self.network.set_udp(fate);
     }
 
     /// Begins a connection of somebody else over a link, which sends for ever.

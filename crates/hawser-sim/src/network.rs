@@ -2,6 +2,7 @@
 
 // long: one link in both directions, and the two ends of its connections
 
+mod firewall;
 mod middlebox;
 
 use std::collections::VecDeque;
@@ -13,6 +14,8 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 
 use crate::queue::Queue;
 use crate::tcp::{Packet, Tcp, TcpConfig};
+use firewall::Firewall;
+pub use firewall::UdpFate;
 use middlebox::{Mapping, Outward};
 
 /// One end of a connection.
@@ -71,8 +74,7 @@ pub struct Network {
     queue: Queue<Planned>,
     /// Datagrams that have come.
     inbox: VecDeque<Datagram>,
-    /// No datagram passes: a firewall lets TCP through only.
-    blocks_datagrams: bool,
+    firewall: Firewall,
     seed: u64,
     counters: Counters,
     /// How much has happened since time last moved.
@@ -87,8 +89,8 @@ pub struct Counters {
     pub delivered: u64,
     /// Packets that found the queue full.
     pub overflowed: u64,
-    /// Packets lost by chance, in a black hole, to a translation that has forgotten, or since they
-    /// were too large.
+    /// Packets lost by chance, in a black hole, to a translation that has forgotten, to a firewall,
+    /// or since they were too large.
     pub lost: u64,
 }
 
@@ -141,6 +143,8 @@ impl Network {
     /// `server`, if that is a bottleneck of its own. `seed` draws loss, jitter and service.
     pub fn new(links: &[Link], server: Option<&Link>, seed: u64) -> Self {
         let (now, count) = (START, links.len());
+        let rates = links.iter().map(|link| [link.up.rate, link.down.rate]);
+        let firewall = Firewall::new(now, rates);
         let way = |line: &hawser_scenario::Line, number: u64| LinkDirection {
             // As the lab seeds its lines.
             line: LineState::new(line.clone(), seed.wrapping_mul(1_000_003) ^ number, now),
@@ -164,7 +168,7 @@ impl Network {
             connections: Vec::new(),
             queue: Queue::new(),
             inbox: VecDeque::new(),
-            blocks_datagrams: false,
+            firewall,
             seed,
             counters: Counters::default(),
             at_once: 0,
@@ -222,16 +226,22 @@ impl Network {
 
     /// Puts a datagram on its way.
     pub fn send_datagram(&mut self, datagram: Datagram) {
-        let (first, way) = match datagram.to_server {
-            true => (datagram.link, 0),
-            false => (self.shared.unwrap_or(datagram.link), 1),
+        let (link, way) = (datagram.link, usize::from(!datagram.to_server));
+        let first = match datagram.to_server {
+            true => link,
+            false => self.shared.unwrap_or(link),
         };
+        let size = ByteCount::from(datagram.payload.len()) + datagram.overhead;
+        if !self.firewall.lets_pass(self.now, (link, way), size) {
+            self.counters.lost += 1;
+            return;
+        }
         self.put(first, way, Cargo::Datagram(datagram));
     }
 
-    /// Lets no datagram pass any more, or every one again.
-    pub fn set_blocks_datagrams(&mut self, blocks: bool) {
-        self.blocks_datagrams = blocks;
+    /// Decides what becomes of datagrams from now on.
+    pub fn set_udp(&mut self, fate: UdpFate) {
+        self.firewall.set(self.now, fate);
     }
 
     /// A datagram that has come.
@@ -358,7 +368,7 @@ impl Network {
         }
         match cargo {
             Cargo::Segment(end, packet) => self.on_segment(link, way, end, packet),
-            Cargo::Datagram(_) if hole || self.blocks_datagrams => {
+            Cargo::Datagram(_) if hole => {
                 self.counters.lost += 1;
                 None
             }

@@ -10,6 +10,7 @@ use hawser_session::{
 };
 use hawser_sim::bond::{Bond, BondConfig, Signal};
 use hawser_sim::bulk::{self, Bulk};
+use hawser_sim::network::UdpFate;
 use hawser_types::{ByteCount, Instant, StreamId};
 
 fn scenario(links: &str) -> Scenario {
@@ -259,7 +260,7 @@ fn a_stream_survives_that_udp_is_dropped_and_goes_over_the_association_again() {
         look(&bond, Side::Client).transport.in_use,
         Transport::Association
     );
-    bond.set_blocks_udp(true);
+    bond.set_udp(UdpFate::Blocked);
     let (before, read) = (look(&bond, Side::Client), flow.read);
     let until = at(&bond, 4);
     flow.run(&mut bond, until);
@@ -267,7 +268,7 @@ fn a_stream_survives_that_udp_is_dropped_and_goes_over_the_association_again() {
     assert_eq!(blocked.transport.in_use, Transport::Tcp);
     assert!(over_tcp(&blocked, &before) > 8_000_000);
     assert!(flow.read - read > 8_000_000, "{}", flow.read - read);
-    bond.set_blocks_udp(false);
+    bond.set_udp(UdpFate::Passes);
     let until = at(&bond, 5);
     flow.run(&mut bond, until);
     let after = look(&bond, Side::Client);
@@ -292,7 +293,7 @@ fn a_network_without_udp_costs_nothing() {
             ..BondConfig::default()
         };
         let mut bond = Bond::new(&scenario, 7, config);
-        bond.set_blocks_udp(true);
+        bond.set_udp(UdpFate::Blocked);
         bond.rest(Duration::from_secs(2));
         let bytes = ByteCount::new(8_000_000);
         let bulk = Bulk::new(Direction::Get, bytes, Duration::from_secs(60));

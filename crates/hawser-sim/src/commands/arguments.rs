@@ -62,6 +62,7 @@ impl BondArguments {
                 Carried::Sctp => TransportChoice::Sctp,
                 Carried::Auto => TransportChoice::Auto,
             },
+            ..BondConfig::default()
         }
     }
 
