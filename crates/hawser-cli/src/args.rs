@@ -256,7 +256,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
     /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers
-    /// more) [default: tcp]
+    /// more) [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
     /// Let what is sent over SCTP take these paths: all (those that answer) or paper (the quickest,
@@ -282,7 +282,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "URL|@FILE")]
     pub(crate) to: GatewaySource,
     /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers
-    /// more) [default: tcp]
+    /// more) [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
 }

@@ -33,7 +33,7 @@ pub struct SessionConfig {
     /// `express`: a second, lightly used channel on each link for small or urgent data. Default
     /// yes.
     pub express: bool,
-    /// `transport`: transport of data, in both directions; the client decides. Default `"tcp"`.
+    /// `transport`: transport of data, in both directions; the client decides. Default `"auto"`.
     pub transport: TransportChoice,
     /// `sctp-paths`: paths that carry this end's data where it travels over SCTP. Default `"all"`.
     pub sctp_paths: SctpPaths,

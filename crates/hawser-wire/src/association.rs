@@ -14,11 +14,11 @@ use crate::{Malformed, MalformedReason, put_varint, take_varint};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TransportChoice {
     /// TCP channels only.
-    #[default]
     Tcp,
     /// An association while it works, else TCP channels.
     Sctp,
-    /// The transport that delivers more.
+    /// The transport that delivers more, the association first.
+    #[default]
     Auto,
 }
 

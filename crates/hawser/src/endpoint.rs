@@ -143,9 +143,10 @@ impl EndpointBuilder {
         self
     }
 
-    /// Transport of the data, both ways, as the end that connects wants it; by default TCP. An
-    /// endpoint that listens takes UDP, at the port of the same number, unless this is
-    /// [`TransportChoice::Tcp`]. Where UDP does not pass, everything goes over TCP.
+    /// Transport of the data, both ways, as the end that connects wants it; by default
+    /// [`TransportChoice::Auto`]. An endpoint that listens takes UDP, at the port of the same
+    /// number, unless this is [`TransportChoice::Tcp`]. Where UDP does not pass, everything goes
+    /// over TCP.
     #[must_use]
     pub fn transport(mut self, transport: TransportChoice) -> Self {
         self.transport = transport;

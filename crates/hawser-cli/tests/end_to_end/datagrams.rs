@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::choice::gateway;
 use super::connections::{run, serve_there, two_links};
-use super::program::{Daemon, Place, until};
+use super::program::{Daemon, Place, tcp_channels, until};
 
 #[test]
 fn datagrams_use_both_links_and_leave_one_that_is_gone() {
@@ -99,13 +99,10 @@ fn lose_beneath_a_gateway() {
     let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway"];
     let up = place.start("client", &[&arguments[..], &[&place.invite()]].concat());
     let proxy = up.listen(&place).unwrap().parse().unwrap();
-    let carried = || -> Vec<u64> {
+    let carried = || -> Vec<usize> {
         let status = place.status("client").unwrap();
-        let paths = status["sessions"][0]["paths"].as_array().unwrap().clone();
-        let channels = paths
-            .iter()
-            .map(|path| path["channels"].as_array().map_or(0, Vec::len));
-        channels.map(|count| count as u64).collect()
+        let paths = status["sessions"][0]["paths"].as_array().unwrap();
+        paths.iter().map(tcp_channels).collect()
     };
     until("both links are used", || carried() == [2, 2], || up.log());
     run(async move {

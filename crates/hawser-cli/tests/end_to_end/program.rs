@@ -187,6 +187,12 @@ impl Drop for Daemon {
     }
 }
 
+/// Counts the channels over TCP of a path in `hawser status --json`.
+pub(super) fn tcp_channels(path: &Value) -> usize {
+    let channels = path["channels"].as_array().into_iter().flatten();
+    channels.filter(|it| it["transport"].is_null()).count()
+}
+
 /// Waits until `condition` holds; `said` explains the failure when it never does.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool, said: impl Fn() -> String) {
     let deadline = Instant::now() + PATIENCE;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::connections::{add_link, serve_there};
 use super::origin;
-use super::program::{Daemon, Place, read, until};
+use super::program::{Daemon, Place, read, tcp_channels, until};
 
 /// Two links to a router, where a gateway and a name server run.
 pub(crate) struct Net {
@@ -143,9 +143,8 @@ impl Net {
         let is_complete = || {
             let status = self.place.status("client").unwrap_or_default();
             let paths = status["sessions"][0]["paths"].as_array().cloned();
-            let channels = |path: &Value| path["channels"].as_array().map_or(0, Vec::len);
             let paths = paths.unwrap_or_default();
-            paths.len() == 2 && paths.iter().all(|path| channels(path) == 2)
+            paths.len() == 2 && paths.iter().all(|path| tcp_channels(path) == 2)
         };
         until("both links have their channels", is_complete, || {
             client.log()

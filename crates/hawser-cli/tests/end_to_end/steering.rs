@@ -185,7 +185,7 @@ fn what_is_saved_is_there_after_a_restart_and_every_remark_too() {
         let is_changed = [
             "scheduler = \"auto\"",
             "profile = \"speed\"",
-            "transport = \"tcp\"",
+            "transport = \"auto\"",
         ]
         .contains(&line);
         assert!(

@@ -135,7 +135,8 @@ fn a_daemon_is_told_to_travel_over_udp_and_back() {
     }
     let place = Place::new();
     let gateway = place.serve();
-    let up = place.up("client", &["--gateway", &place.invite()]);
+    let arguments = ["--gateway", &place.invite(), "--transport", "tcp"];
+    let up = place.up("client", &arguments);
     download(&place, &up, 1_000_000);
     assert_eq!(carried(&place, "client", "association"), None);
     for _ in 0..2 {

@@ -28,7 +28,9 @@ fn both_ends_say_what_they_sent_over_which_link_and_why() {
     }
     let place = Place::new();
     let _gateway = place.serve();
-    let up = place.up("client", &["--gateway", &place.invite()]);
+    // Over an association the links are chosen below the session.
+    let arguments = ["--gateway", &place.invite(), "--transport", "tcp"];
+    let up = place.up("client", &arguments);
     let proxy = format!("socks5h://{}", up.listen(&place).unwrap());
     let expected = page(3_000_000);
     let got = fetch(&proxy, origin::start(), expected.len());

@@ -46,7 +46,7 @@ pub(crate) struct Tested {
     /// The Hawser binary; else beside this one, else built
     #[arg(long, value_name = "PATH")]
     hawser: Option<PathBuf>,
-    /// Let data of Hawser's sessions travel over this: tcp, sctp or auto [default: tcp]
+    /// Let data of Hawser's sessions travel over this: tcp, sctp or auto [default: auto]
     #[arg(long, value_name = "NAME")]
     transport: Option<TransportChoice>,
 }
