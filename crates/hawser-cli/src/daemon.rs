@@ -8,6 +8,7 @@ pub(crate) mod clock;
 pub(crate) mod counters;
 pub(crate) mod dashboard;
 mod events;
+mod far_reasons;
 pub(crate) mod gateway;
 mod link_books;
 mod lock;
@@ -25,7 +26,7 @@ mod steer;
 pub(crate) mod subject;
 mod totals;
 pub(crate) mod web;
-mod why;
+pub(crate) mod why;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

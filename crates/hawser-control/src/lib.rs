@@ -50,4 +50,6 @@ pub use snapshot::{
     LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role, StatusSnapshot,
 };
 pub use states::States;
-pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};
+pub use why::{
+    MAX_FAR_END, WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream,
+};

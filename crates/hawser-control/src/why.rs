@@ -44,7 +44,29 @@ pub struct WhySession {
     pub streams: Vec<WhyStream>,
     /// The latest that happened to channels and links.
     pub events: Vec<WhyEvent>,
+    /// The same as the far end says it, for what it sends here; none where it does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<Box<WhySession>>,
 }
+
+impl WhySession {
+    /// Reads what the far end of a session says of it. `None` where that makes no sense, or is
+    /// longer than it may be.
+    pub fn of_far_end(json: &[u8]) -> Option<Self> {
+        if json.len() > MAX_FAR_END {
+            return None;
+        }
+        let said: Self = serde_json::from_slice(json).ok()?;
+        // What it says of this end would be hearsay.
+        Some(Self {
+            received: None,
+            ..said
+        })
+    }
+}
+
+/// Bytes that one end of a session tells the other at most.
+pub const MAX_FAR_END: usize = 64 << 10;
 
 /// The reasons why one link was used or not.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::stream::{BondStream, ResetByPeer};
+use hawser_types::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Observation, Observe, Origin};
@@ -34,6 +35,9 @@ pub enum Purpose {
     Sink,
     /// A measurement the other way: the peer sends so many bytes.
     Source(u64),
+    /// The peer's reasons for the links that it chose in this session: for all that it sends, or
+    /// for one stream.
+    Reasons(Option<StreamId>),
 }
 
 impl Purpose {
@@ -48,6 +52,11 @@ impl Purpose {
             [OPENING_SOURCE, size @ ..] => {
                 Some(Self::Source(u64::from_be_bytes(size.try_into().ok()?)))
             }
+            [OPENING_REASONS] => Some(Self::Reasons(None)),
+            [OPENING_REASONS, stream @ ..] => {
+                let stream = u64::from_be_bytes(stream.try_into().ok()?);
+                Some(Self::Reasons(Some(StreamId::new(stream))))
+            }
             _ => None,
         }
     }
@@ -61,6 +70,11 @@ impl Purpose {
             Self::Source(size) => {
                 let mut opening = vec![OPENING_SOURCE];
                 opening.extend(size.to_be_bytes());
+                opening.into()
+            }
+            Self::Reasons(stream) => {
+                let mut opening = vec![OPENING_REASONS];
+                opening.extend(stream.iter().flat_map(|it| it.value().to_be_bytes()));
                 opening.into()
             }
         }
@@ -316,6 +330,7 @@ fn reset_code(code: u32) -> ResetCode {
 const OPENING_FILE: u8 = 0x10;
 const OPENING_SINK: u8 = 0x11;
 const OPENING_SOURCE: u8 = 0x12;
+const OPENING_REASONS: u8 = 0x13;
 const MAX_READ: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -324,12 +339,24 @@ mod tests {
 
     #[test]
     fn what_a_stream_is_for_comes_back_as_it_went() {
-        for purpose in [Purpose::File, Purpose::Sink, Purpose::Source(u64::MAX - 1)] {
+        for purpose in [
+            Purpose::File,
+            Purpose::Sink,
+            Purpose::Source(u64::MAX - 1),
+            Purpose::Reasons(None),
+            Purpose::Reasons(Some(StreamId::new(7))),
+        ] {
             assert_eq!(Purpose::of(&purpose.opening()), Some(purpose));
         }
         assert_eq!(Purpose::of(&[2, 1]), Some(Purpose::Connect));
         assert_eq!(Purpose::of(&[5, 1]), Some(Purpose::Datagrams));
-        for unknown in [&[][..], &[0], &[OPENING_SOURCE, 1, 2], &[OPENING_FILE, 0]] {
+        for unknown in [
+            &[][..],
+            &[0],
+            &[OPENING_SOURCE, 1, 2],
+            &[OPENING_FILE, 0],
+            &[OPENING_REASONS, 7],
+        ] {
             assert_eq!(Purpose::of(unknown), None);
         }
     }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hawser_types::StreamId;
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::recorder::Recorder;
+use hawser_types::{Instant, StreamId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use crate::driver::Label;
@@ -60,6 +62,15 @@ impl BondStream {
     #[doc(hidden)]
     pub fn set_label(&self, label: Label) {
         self.core().driver.set_label(self.id(), label);
+    }
+
+    /// Lets `read` see what the stream's session has recorded, and gives it the policy for chunks.
+    /// For Hawser's own programs.
+    #[doc(hidden)]
+    pub fn recorded<R>(&self, read: impl FnOnce(&Recorder, Instant, ChunkPolicy) -> R) -> R {
+        let driver = &self.core().driver;
+        let policy = driver.with(|session, _| session.scheduler());
+        driver.recorder(|recorder, now| read(recorder, now, policy))
     }
 
     /// Returns what the peer said when it opened this stream; empty for a stream of one's own.

@@ -21,6 +21,7 @@ use crate::daemon::gateway::far_end::FarEnd;
 use crate::daemon::gateway::measure;
 use crate::daemon::gateway::own::GatewayAddresses;
 use crate::daemon::gateway::packets::Packets;
+use crate::daemon::gateway::reasons::{self, ReasonsTold};
 use crate::setup::Setup;
 
 /// Runs the gateway until it is asked to end.
@@ -45,11 +46,12 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         relay: Some(relay.counters()),
         packets: packets.as_ref().map(|it| it.exchange.counters()),
     };
+    let reasons = Arc::new(ReasonsTold::default());
     far_end
         .run(|incoming| {
-            let relay = Arc::clone(&relay);
+            let (relay, reasons) = (Arc::clone(&relay), Arc::clone(&reasons));
             let exchange = packets.as_ref().map(|it| Arc::clone(&it.exchange));
-            tokio::spawn(serve_stream(relay, exchange, incoming));
+            tokio::spawn(serve_stream(relay, exchange, reasons, incoming));
         })
         .await
 }
@@ -94,6 +96,7 @@ fn streams_within(descriptors: Option<u64>) -> usize {
 async fn serve_stream<C: Connect>(
     relay: Arc<Relay<C>>,
     exchange: Option<Arc<Exchange>>,
+    reasons: Arc<ReasonsTold>,
     incoming: Incoming,
 ) {
     let client = ClientId::new(*incoming.peer.as_bytes());
@@ -119,6 +122,8 @@ async fn serve_stream<C: Connect>(
         },
         Some(Purpose::Sink) => measure::swallow(stream).await,
         Some(Purpose::Source(size)) => measure::pour(stream, size).await,
+        Some(Purpose::Reasons(of)) if reasons.may_tell(client) => reasons::tell(stream, of).await,
+        Some(Purpose::Reasons(_)) => stream.refuse(DialError::LimitReached),
         _ => stream.refuse(DialError::MalformedDestination),
     }
 }

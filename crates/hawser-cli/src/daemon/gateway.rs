@@ -6,3 +6,4 @@ pub(crate) mod found;
 pub(crate) mod measure;
 pub(crate) mod own;
 pub(crate) mod packets;
+pub(crate) mod reasons;

@@ -250,6 +250,7 @@ pub(super) fn destination(metadata: &[u8]) -> Option<String> {
         Purpose::File => Some("(file)".to_owned()),
         Purpose::Sink | Purpose::Source(_) => Some("(measurement)".to_owned()),
         Purpose::Packets => Some("(packets)".to_owned()),
+        Purpose::Reasons(_) => Some("(reasons)".to_owned()),
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::far_reasons;
 use super::recording::Copy;
 use super::state::State;
 
@@ -156,6 +157,15 @@ impl Conversation {
                 after,
                 wait: Some(wait),
             } => state.events_within(*after, *wait).await,
+            Request::Why {
+                connection: None,
+                connections: None,
+                ..
+            } => {
+                let mut response = state.answer(request);
+                far_reasons::add(state, &mut response).await;
+                response
+            }
             request => state.answer_named(request).await,
         }
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
+use hawser_net::client::Client;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
@@ -64,6 +65,11 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// Lets `read` see what the session with this name has recorded. `false`: there is none.
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool;
+
+    /// Returns the client whose session has this name, where this end is the client.
+    fn client(&self, _session: &str) -> Option<Arc<Client>> {
+        None
+    }
 
     /// Returns its counters since the start.
     fn counters(&self) -> BTreeMap<String, u64>;

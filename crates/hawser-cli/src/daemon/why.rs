@@ -1,12 +1,13 @@
 //! From what sessions have recorded to what people and programs are told.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hawser_control::{
     ErrorReason, Response, Role, WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession,
     WhySpan, WhyStream,
 };
-use hawser_session::recorder::{LinkSummary, Note, Summary, Verdict};
+use hawser_session::recorder::{LinkSummary, Note, Recorder, Summary, Verdict};
 use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
@@ -156,7 +157,43 @@ fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) 
         links: links.map(|it| link(it, view, sent)).collect(),
         streams: streams.collect(),
         events: events(view, summary, now),
+        received: None,
     }
+}
+
+/// Returns a session's reasons for its far end: by the numbers of links, which are the client's,
+/// and with the most of what is many. `None` for a stream on which nothing was sent.
+pub(crate) fn for_far_end(
+    (recorder, now): (&Recorder, Instant),
+    scheduler: &'static str,
+    stream: Option<StreamId>,
+) -> Option<WhySession> {
+    let summary = recorder
+        .is_on()
+        .then(|| recorder.summary(stream))
+        .flatten()?;
+    let view = View {
+        id: String::new(),
+        peer: String::new(),
+        paths: BTreeMap::new(),
+        scheduler,
+        congestion: String::new(),
+        addresses: BTreeMap::new(),
+        is_with_gateway: false,
+        problem: None,
+        transport_problem: None,
+        session: None,
+    };
+    let mut told = told(&view, &summary, now, stream);
+    let by_bytes = |link: &WhyLink| std::cmp::Reverse(link.bytes_sent);
+    told.links.sort_by_key(by_bytes);
+    told.links.truncate(MOST_FOR_FAR_END.links);
+    told.streams
+        .sort_by_key(|it| std::cmp::Reverse(it.bytes_sent));
+    told.streams.truncate(MOST_FOR_FAR_END.streams);
+    let excess = told.events.len().saturating_sub(MOST_FOR_FAR_END.events);
+    told.events.drain(..excess);
+    Some(told)
 }
 
 fn link(link: &LinkSummary, view: &View, sent: u64) -> WhyLink {
@@ -276,10 +313,22 @@ fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
     })
 }
 
+struct MostForFarEnd {
+    links: usize,
+    streams: usize,
+    events: usize,
+}
+
 /// Sessions in one answer.
 const MOST: Most = Most {
     sessions: 8,
     streams: MAX_STREAMS,
+};
+/// A link comes to some kilobytes.
+const MOST_FOR_FAR_END: MostForFarEnd = MostForFarEnd {
+    links: 8,
+    streams: 64,
+    events: 32,
 };
 /// Connections in an answer that names no number.
 const LATEST: usize = 20;

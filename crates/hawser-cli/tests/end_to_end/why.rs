@@ -21,6 +21,7 @@ fn largest_stream(report: &Value) -> String {
     largest.unwrap()["id"].to_string()
 }
 
+// long: one download, as both ends tell of it.
 #[test]
 fn both_ends_say_what_they_sent_over_which_link_and_why() {
     if origin::is_without_curl("both_ends_say_what_they_sent_over_which_link_and_why") {
@@ -67,10 +68,21 @@ fn both_ends_say_what_they_sent_over_which_link_and_why() {
     });
     assert!(decisions.count() as u64 >= chunks);
 
-    // Who asked for it sent little, and says who knows about the rest.
+    // Who asked for it sent little, and is told of the rest, with its own names for the links.
     let text = place.run("client", &["why"]).out;
     assert!(text.contains("lo: carried 100 %"), "{text}");
-    assert!(text.contains("the gateway chose the links"), "{text}");
+    assert!(
+        text.contains("The gateway chose the links by auto and says:"),
+        "{text}"
+    );
+    for more in [&[][..], &[stream.as_str()]] {
+        let received = &why(&place, "client", more)["sessions"][0]["received"];
+        let link = &received["links"][0];
+        assert_eq!(link["link"], "lo", "{received}");
+        assert!(link["bytes_sent"].as_u64().unwrap() >= 3_000_000, "{link}");
+        assert!(!link["chosen"].as_array().unwrap().is_empty(), "{link}");
+        assert!(received["received"].is_null());
+    }
 
     let session = why(&place, "client", &[])["sessions"][0]["id"].clone();
     let session = session.as_str().unwrap();

@@ -52,10 +52,49 @@ fn session_lines(session: &WhySession, role: Role, width: usize) -> Vec<String> 
     let others = session.events.iter().filter(|it| it.link.is_none());
     others.for_each(|event| wrap(&mut lines, &event_text(event), width));
     lines.extend(streams(&session.streams, width));
-    if let Some(text) = the_other_way(session, role) {
-        wrap(&mut lines, &text, width);
+    match &session.received {
+        Some(far) => lines.extend(received_lines(far, role, width)),
+        None => {
+            let text = the_other_way(session, role);
+            text.iter().for_each(|text| wrap(&mut lines, text, width));
+        }
     }
     lines
+}
+
+/// The far end's reasons.
+fn received_lines(far: &WhySession, role: Role, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let sent = far.links.iter().map(|link| link.bytes_sent.as_u64());
+    let sent = sent.fold(0, u64::saturating_add);
+    let head = format!(
+        "RECEIVED: {} came the other way. {} chose the links by {} and says:",
+        size(ByteCount::new(sent)),
+        capital(them(role)),
+        printable(&far.scheduler)
+    );
+    wrap(&mut lines, &head, width);
+    for link in &far.links {
+        wrap(&mut lines, &link_text(link, &far.events), width);
+    }
+    let others = far.events.iter().filter(|it| it.link.is_none());
+    others.for_each(|event| wrap(&mut lines, &event_text(event), width));
+    lines
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|it| it.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// Returns who is at the far end.
+fn them(role: Role) -> &'static str {
+    match role {
+        Role::Client => "the gateway",
+        Role::Sender => "the receiver",
+        _ => "the client",
+    }
 }
 
 /// All of what is known of a link, as one paragraph.
@@ -185,11 +224,7 @@ fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
     if session.bytes_received == ByteCount::ZERO {
         return None;
     }
-    let them = match role {
-        Role::Client => "the gateway",
-        Role::Sender => "the receiver",
-        _ => "the client",
-    };
+    let them = them(role);
     Some(format!(
         "This is about what was sent from here. {} came the other way; {them} chose the links for \
          that, and `hawser why` there says why.",
@@ -286,6 +321,7 @@ mod tests {
                 event("silent", 43_384_100, 300),
                 event("recovered", 43_384_900, 800),
             ],
+            received: None,
         };
         WhyReport {
             role: Role::Client,
@@ -313,6 +349,38 @@ mod tests {
              the links for that, and `hawser why` there says why.",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_the_far_end_says_of_its_own_side_comes_last_and_commands_no_terminal() {
+        let mut report = report();
+        let far = WhySession {
+            scheduler: "ec\u{1b}f".to_owned(),
+            links: vec![WhyLink {
+                link: "wwan0".to_owned(),
+                bytes_sent: ByteCount::new(45_000_000),
+                share: 1.0,
+                chunks: 7,
+                chosen: vec![count("x", "it\u{7} was there", 7)],
+                channel_count: 1,
+                ..WhyLink::default()
+            }],
+            received: Some(Box::default()),
+            ..WhySession::default()
+        };
+        let json = serde_json::to_vec(&far).unwrap();
+        let far = WhySession::of_far_end(&json).unwrap();
+        assert_eq!(far.received, None);
+        report.sessions[0].received = Some(Box::new(far));
+        let text = render_why(&report, 10_000);
+        let said: Vec<_> = text.lines().rev().take(2).collect();
+        let expected = [
+            "wwan0: carried 100 %, 45.0 MB. It got 7 chunks, since it? was there.",
+            "RECEIVED: 45.0 MB came the other way. The gateway chose the links by ec?f and says:",
+        ];
+        assert_eq!(said, expected);
+        assert_eq!(WhySession::of_far_end(b"{}"), None);
+        assert_eq!(WhySession::of_far_end(&vec![b' '; 70_000]), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use bytes::{Buf, BufMut, Bytes};
 
 /// The opening's first byte.
-pub(crate) const OPENING_PACKETS: u8 = 0x13;
+pub(crate) const OPENING_PACKETS: u8 = 0x14;
 
 /// What the client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

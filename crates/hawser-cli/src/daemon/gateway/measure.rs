@@ -44,7 +44,7 @@ pub(crate) async fn pour(mut stream: Bonded, size: u64) {
     finish(stream).await;
 }
 
-async fn finish(mut stream: Bonded) {
+pub(crate) async fn finish(mut stream: Bonded) {
     if stream.shutdown().await.is_ok() {
         let _ = stream.get_mut().acknowledged().await;
     }

@@ -179,6 +179,10 @@ impl Subject for ClientSubject {
         client.is_some_and(|client| client.recorder(read).is_some())
     }
 
+    fn client(&self, session: &str) -> Option<Arc<Client>> {
+        self.client_of(session)
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         let mut list = BTreeMap::new();
         flat(&mut list, "proxy", &self.proxy.snapshot());

@@ -1,0 +1,79 @@
+//! Tells a client why the gateway chose the links that it did, in the session in which it asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hawser_control::MAX_FAR_END;
+use hawser_front::bonded::Bonded;
+use hawser_front::gateway::{ClientId, IncomingStream as _};
+use hawser_front::transport::DialError;
+use hawser_types::StreamId;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::Instant;
+
+use super::measure::finish;
+use crate::daemon::why;
+
+/// Answers with the reasons of the session that the stream belongs to: no other is looked at.
+pub(crate) async fn tell(mut stream: Bonded, of: Option<StreamId>) {
+    let told = stream
+        .get_mut()
+        .recorded(|recorder, now, policy| why::for_far_end((recorder, now), policy.name(), of));
+    let json = told.and_then(|told| serde_json::to_vec(&told).ok());
+    let Some(json) = json.filter(|json| json.len() <= MAX_FAR_END) else {
+        stream.refuse(DialError::Internal);
+        return;
+    };
+    stream.accept();
+    if stream.write_all(&json).await.is_ok() {
+        finish(stream).await;
+    }
+}
+
+/// How often each client has asked lately: an answer looks through what its session has recorded.
+#[derive(Debug, Default)]
+pub(crate) struct ReasonsTold {
+    lately: Mutex<Lately>,
+}
+
+#[derive(Debug, Default)]
+struct Lately {
+    since: Option<Instant>,
+    by_client: BTreeMap<ClientId, u32>,
+}
+
+impl ReasonsTold {
+    /// Returns whether a client may have an answer, which it then gets.
+    pub(crate) fn may_tell(&self, client: ClientId) -> bool {
+        let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if lately.since.is_none_or(|since| now - since >= SPAN) {
+            lately.since = Some(now);
+            lately.by_client.clear();
+        }
+        let count = lately.by_client.entry(client).or_default();
+        *count = count.saturating_add(1);
+        *count <= MOST
+    }
+}
+
+/// Answers for one client in this time.
+const MOST: u32 = 20;
+const SPAN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_asks_without_end_is_refused_for_a_while_and_others_are_not() {
+        let told = ReasonsTold::default();
+        let [greedy, other] = [1, 2].map(|byte| ClientId::new([byte; 32]));
+        let answers = (0..100).filter(|_| told.may_tell(greedy)).count();
+        assert_eq!(answers, MOST as usize);
+        assert!(told.may_tell(other));
+        tokio::time::advance(SPAN).await;
+        assert!(told.may_tell(greedy));
+    }
+}
