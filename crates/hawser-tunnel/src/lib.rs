@@ -8,6 +8,8 @@
 
 mod checksum;
 mod flow_key;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod icmp;
 pub mod offload;
 pub mod packet;

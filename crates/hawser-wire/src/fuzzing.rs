@@ -8,6 +8,7 @@ use crate::dns::DnsQuestion;
 use crate::sctp::{
     ChecksumRule, CommonHeader, PACKET_HEADER_LENGTH, Packet, PacketWriter, VerificationTag,
 };
+use crate::tunnel::{TunnelHeader, TunnelMessage};
 use crate::{CommandDecoder, FrameIterator, JoinPrelude, RecordHeader, take_record_number};
 
 pub use script::Script;
@@ -66,6 +67,17 @@ pub fn fuzz_dns(data: &[u8]) {
         Ok(Some(answer)) => assert!(answer.has_records || answer.addresses.is_empty()),
         Ok(None) => panic!("an answer with the same question answers another one"),
         Err(_) => {}
+    }
+}
+
+/// A message of a tunnel: what is read must survive encoding.
+pub fn fuzz_tunnel(data: &[u8]) {
+    if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(&mut &data[..]) {
+        let mut out = Vec::new();
+        header.put(&mut out);
+        assert!(out.len() <= TunnelHeader::MAX_LENGTH);
+        let again = TunnelMessage::take(&mut &out[..]);
+        assert_eq!(again, Ok(TunnelMessage::Packet(header)));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hawser_wire::fuzzing::{fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp};
+use hawser_wire::fuzzing::{fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp, fuzz_tunnel};
 
 fn replay(target: &str, entry: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -32,6 +32,11 @@ fn every_file_of_the_corpus_of_commands_is_read_without_a_panic() {
 #[test]
 fn every_file_of_the_corpus_of_joins_is_read_without_a_panic() {
     replay("wire_join", fuzz_join);
+}
+
+#[test]
+fn every_file_of_the_corpus_of_tunnels_is_read_without_a_panic() {
+    replay("wire_tunnel", fuzz_tunnel);
 }
 
 #[test]
