@@ -47,8 +47,8 @@ fn bbr_finds_the_rate_though_a_tenth_is_lost_from_the_beginning() {
     link.loss = 0.1;
     let mut senders = [sender(Control::Bbr)];
     let begin = share(&mut link, &mut senders, 0, 1)[0];
-    // A tenth is lost, and the rate is found within six round trips.
-    assert!(begin > 0.7, "{begin}");
+    // A start that stops at the first losses has 0.70.
+    assert!(begin > 0.74, "{begin}");
 }
 
 #[test]
