@@ -17,6 +17,7 @@ pub mod fairness;
 pub mod hunt;
 pub mod network;
 pub mod objects;
+pub mod packets;
 pub mod plain;
 mod queue;
 pub mod replay;

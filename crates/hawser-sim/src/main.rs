@@ -34,6 +34,8 @@ enum Command {
     Hunt(commands::HuntArguments),
     /// Associations: SCTP that uses every path at once
     Association(commands::AssociationArguments),
+    /// Packet mode: a tunnel over every path, with the same code as the product
+    Packets(commands::PacketArguments),
     /// Ask a policy again what a recording says that one was asked
     Replay(commands::ReplayArguments),
 }
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
         Command::Association(arguments) => arguments.execute(),
+        Command::Packets(arguments) => arguments.execute(),
         Command::Replay(arguments) => arguments.execute(),
     };
     match result {

@@ -28,7 +28,7 @@ use rand::rngs::SmallRng;
 
 use packet::Kind;
 pub use packet::Packet;
-pub(crate) use packet::SEGMENT;
+pub(crate) use packet::{HEADER, SEGMENT};
 use receive::Receiver;
 use send::Sender;
 

@@ -58,9 +58,9 @@ pub struct SenderConfig {
     pub max_packets: usize,
     /// Maximum memory of packets that wait, with what keeping them costs.
     pub max_bytes: ByteCount,
-    /// Time in the queue that is tolerated.
+    /// Time in the queue that is tolerated at least; a tenth of the interval is in any case.
     pub target: Duration,
-    /// Time for which the queue may be longer than that.
+    /// Time for which the queue may be longer than that; the longest path's round trip is added.
     pub interval: Duration,
     /// Makes the places of flows in tables unpredictable to others.
     pub seed: u64,
@@ -218,7 +218,7 @@ impl Sender {
             return None;
         }
         let next = self.staged.take();
-        let (flow, waiting) = next.or_else(|| self.queue.pop(now, paths.total_rate()))?;
+        let (flow, waiting) = next.or_else(|| self.queue.pop(now, paths.totals()))?;
         let size = size_of(&waiting.packet);
         let is_copied = self.policy() == PacketPolicy::Redundant && waiting.real_time;
         let lane = self.queue.lane_mut(flow);
@@ -287,13 +287,13 @@ impl Sender {
     fn fill_burst(&mut self, now: Instant, paths: &mut TunnelPaths) {
         let wanted = self.policy.burst(paths.views());
         let Some(wanted) = wanted.filter(|_| self.staged.is_none()) else {
-            return self.burst.stop_gathering();
+            return self.burst.release_as_is(now, paths);
         };
-        if !self.burst.has_place(wanted) {
+        if !self.burst.has_place(wanted, paths) {
             return;
         }
         while self.burst.gathered() < wanted
-            && let Some((flow, waiting)) = self.queue.pop(now, paths.total_rate())
+            && let Some((flow, waiting)) = self.queue.pop(now, paths.totals())
         {
             let number = self.queue.lane_mut(flow).next_number();
             self.burst.gather(now, flow, number, waiting);

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use hawser_wire::fuzzing::{fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp, fuzz_tunnel};
+use hawser_wire::fuzzing::{
+    fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp, fuzz_tunnel,
+};
 
 fn replay(target: &str, entry: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))

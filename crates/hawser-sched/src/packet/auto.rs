@@ -14,7 +14,8 @@ use crate::PathView;
 /// 3. Where all queues have grown, the ready path over which it arrives first: congestion control
 ///    bounds them, and has to see that there is more to send.
 ///
-/// Real-time packets have no home: each leaves where it arrives first.
+/// Real-time packets have no home, and do not mind queues that have grown: each leaves where it
+/// arrives first.
 ///
 /// Source: spilling by queue is ACPF, arXiv 2106.16003.
 #[derive(Debug)]
@@ -23,14 +24,16 @@ pub(super) struct Auto;
 impl PacketScheduler for Auto {
     fn select(&mut self, _now: Instant, unit: &PacketUnit, paths: &[PathView]) -> PacketDecision {
         let ready = usable(paths).filter(|path| path.ready);
-        let short = ready.clone().filter(|path| !has_grown(path));
+        let is_real_time = unit.flow.real_time;
+        let is_short = |path: &&PathView| is_real_time || !has_grown(path);
+        let short = ready.clone().filter(is_short);
         let Some(first) = earliest(unit, short.clone()) else {
             return match earliest(unit, ready) {
                 Some(path) => PacketDecision::Path(path.channel, PacketReason::AllGrown),
                 None => PacketDecision::Wait(PacketReason::AllBusy),
             };
         };
-        let home = unit.flow.home.filter(|_| !unit.flow.real_time);
+        let home = unit.flow.home.filter(|_| !is_real_time);
         let home = short.clone().find(|path| Some(path.channel) == home);
         match home {
             Some(home) if !is_much_later(unit, home, first) => {

@@ -75,11 +75,11 @@ fn the_slow_link_carries_the_packet_that_is_needed_last() {
     let slow: Vec<_> = order.iter().filter(|it| it.path.value() == 1).collect();
     assert_eq!(slow.len(), 1);
     assert_eq!(slow[0].packet, 4);
-    // It leaves with the first of the others, which are paced: 1000 bytes at 40 Mbit/s.
+    // It leaves with the first of the others, which are paced: 1000 bytes at twice 40 Mbit/s.
     assert_eq!(slow[0].after, Duration::ZERO);
     let fast = order.iter().filter(|it| it.path.value() == 2);
     let fast: Vec<_> = fast.map(|it| (it.packet, it.after.as_micros())).collect();
-    assert_eq!(fast, [(0, 0), (1, 200), (2, 400), (3, 600)]);
+    assert_eq!(fast, [(0, 0), (1, 100), (2, 200), (3, 300)]);
 }
 
 #[test]
@@ -125,6 +125,11 @@ fn auto_moves_to_a_path_that_is_much_earlier_and_real_time_packets_always_do() {
     assert_eq!(chosen(ask(auto, &at_home(3), &paths)), 1);
     let mut call = at_home(2);
     call.flow.real_time = true;
+    assert_eq!(chosen(ask(auto, &call, &paths)), 1);
+    // A queue of 10 ms on the near path is still earlier than the far one without.
+    let mut paths = [path(1, 50, 20), path(2, 50, 60)];
+    paths[0].in_flight = ByteCount::new(125_000 + 62_500);
+    assert_eq!(chosen(ask(auto, &unit(), &paths)), 2);
     assert_eq!(chosen(ask(auto, &call, &paths)), 1);
 }
 

@@ -252,6 +252,23 @@ impl Fabric {
         true
     }
 
+    /// When something happens next; `None`: nothing will by itself.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.queue.next_at()
+    }
+
+    /// Lets time pass in which nothing happens.
+    ///
+    /// # Panics
+    /// When something would have happened before `now`.
+    pub fn pass(&mut self, now: Instant) {
+        assert!(
+            self.next_at().is_none_or(|at| at >= now),
+            "it was passed over"
+        );
+        self.now = self.now.max(now);
+    }
+
     /// Lets time pass until something happens at a host, at `until` at most; returns which.
     pub fn step(&mut self, until: Instant) -> Option<usize> {
         while self.queue.next_at().is_some_and(|at| at <= until) {

@@ -234,8 +234,9 @@ impl Held {
     }
 }
 
-/// A flow whose first packet has a lower number has just begun.
-const BEGINNING: u64 = 64;
+/// A flow whose first packet has a lower number has just begun: so many may have overtaken the very
+/// first ones, and a flow that is joined this early waits for them once.
+const BEGINNING: u64 = 1 << 14;
 /// Numbers before the first one of a flow in the middle that may still come.
 const JOINED_LATE: u64 = 1024;
 /// Ranges that may still come late.

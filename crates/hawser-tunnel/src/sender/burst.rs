@@ -74,14 +74,27 @@ impl Burst {
         !self.is_empty()
     }
 
-    /// Tells whether another burst may be gathered beside what is being released.
-    pub(super) fn has_place(&self, wanted: usize) -> bool {
+    /// Tells whether another burst may be gathered beside what is being released: while that is
+    /// little, or a path is idle since the packets of others wait.
+    pub(super) fn has_place(&self, wanted: usize, paths: &TunnelPaths) -> bool {
+        let is_idle = |path: ChannelId| self.releasing.iter().all(|entry| entry.path != path);
+        let mut with_room = paths.with_room();
         self.releasing.len() < wanted
+            || self.releasing.len() < MAX_BURSTS * wanted && with_room.any(is_idle)
     }
 
-    /// What was gathered is arranged with the next call, however little it is.
-    pub(super) fn stop_gathering(&mut self) {
-        self.since = self.since.map(|_| Instant::ZERO);
+    /// Releases what was gathered as it came, over the first path: the policy has no bursts now.
+    pub(super) fn release_as_is(&mut self, now: Instant, paths: &TunnelPaths) {
+        let Some(first) = paths.views().first() else {
+            return;
+        };
+        self.since = None;
+        let gathered = self.gathered.drain(..).map(|packet| Releasing {
+            packet,
+            path: first.channel,
+            at: now,
+        });
+        self.releasing.extend(gathered);
     }
 
     /// Arranges what was gathered, once it is as much as is wanted or has waited long enough.
@@ -131,7 +144,9 @@ impl Burst {
     /// Takes out the next packet that is due and has room. Those of one path stay in their order. A
     /// packet whose path is gone takes the first one with room.
     pub(super) fn pop(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Ready> {
-        self.wake_at = self.since.map(|since| since + GATHER);
+        // Without a usable path nothing is arranged, and time alone changes nothing.
+        let gathered_at = self.since.map(|since| since + GATHER);
+        self.wake_at = gathered_at.filter(|at| *at > now);
         let mut place = 0;
         let mut passed: [Option<ChannelId>; MAX_PATHS] = [None; MAX_PATHS];
         let mut passed_count = 0;
@@ -183,5 +198,7 @@ impl Burst {
 
 /// How long the first packet of a burst waits for others.
 const GATHER: Duration = Duration::from_millis(2);
+/// Bursts that are released at once, where one path is slower than was thought.
+const MAX_BURSTS: usize = 8;
 /// Paths of a burst that are waited for at once.
 const MAX_PATHS: usize = 16;

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use hawser_sched::PathView;
 use hawser_types::{ByteCount, ChannelId, Rate};
 
@@ -29,13 +31,26 @@ impl TunnelPaths {
         &self.views
     }
 
-    /// Sum of the rates of paths that are known.
-    pub(super) fn total_rate(&self) -> Rate {
-        self.views.iter().map(|view| view.rate).sum()
+    /// Sum of the rates that are known, and the longest round trip without a queue.
+    pub(super) fn totals(&self) -> (Rate, Duration) {
+        let rate = self.views.iter().map(|view| view.rate).sum();
+        let longest = self
+            .views
+            .iter()
+            .map(|view| view.min_rtt.min(view.rtt))
+            .max();
+        (rate, longest.unwrap_or_default())
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.rooms.iter().any(|room| *room > ByteCount::ZERO)
+        self.with_room().next().is_some()
+    }
+
+    /// The paths that have room for anything.
+    pub(super) fn with_room(&self) -> impl Iterator<Item = ChannelId> {
+        let views = self.views.iter().zip(&self.rooms);
+        let with_room = views.filter(|(_, room)| **room > ByteCount::ZERO);
+        with_room.map(|(view, _)| view.channel)
     }
 
     /// The paths, ready where a packet of `size` has room.

@@ -110,10 +110,13 @@ impl FairQueue {
         }
     }
 
-    /// Takes out the next packet. `rate`: of all paths together; a queue of less than a packet at
-    /// that rate is none.
-    pub(super) fn pop(&mut self, now: Instant, rate: Rate) -> Option<(TunnelFlow, Waiting)> {
-        let config = self.codel_at(rate);
+    /// Takes out the next packet. `rate`: of all paths together. `rtt`: of the longest path.
+    pub(super) fn pop(
+        &mut self,
+        now: Instant,
+        (rate, rtt): (Rate, Duration),
+    ) -> Option<(TunnelFlow, Waiting)> {
+        let config = self.codel_for(rate, rtt);
         loop {
             let (flow, list) = match (self.new.front(), self.old.front()) {
                 (Some(flow), _) => (*flow, Turn::New),
@@ -239,13 +242,16 @@ impl FairQueue {
         }
     }
 
-    /// The times of CoDel at a rate at which a packet may take longer than the target.
-    fn codel_at(&self, rate: Rate) -> CodelConfig {
+    /// The times of CoDel for these paths. The interval is for what lies beyond the tunnel, to
+    /// which the longest path adds its round trip, and a tenth of it is tolerated (RFC 8289 §4.2,
+    /// §4.3); and so are two packets at the rate.
+    fn codel_for(&self, rate: Rate, rtt: Duration) -> CodelConfig {
+        let interval = self.codel.interval + rtt.min(MAX_ADDED);
         let packets = rate.time_for(ByteCount::new(2 * QUANTUM as u64));
-        let packets = packets.unwrap_or(Duration::ZERO).min(self.codel.interval);
+        let packets = packets.unwrap_or(Duration::ZERO).min(interval);
         CodelConfig {
-            target: self.codel.target.max(packets),
-            ..self.codel
+            target: self.codel.target.max(packets).max(interval / 10),
+            interval,
         }
     }
 }
@@ -255,6 +261,8 @@ fn charge(packet: &Bytes) -> ByteCount {
     ByteCount::from(packet.len() + OVERHEAD)
 }
 
+/// A longer round trip is one with a queue in it.
+const MAX_ADDED: Duration = Duration::from_secs(1);
 /// Bytes of a flow in each round: an Ethernet frame.
 const QUANTUM: i64 = 1514;
 /// Packets that are dropped at once.

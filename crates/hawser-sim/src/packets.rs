@@ -1,0 +1,83 @@
+//! Packet mode over modelled links: the production code of `hawser-tunnel`, with an association on
+//! each link for its congestion control.
+
+pub mod chaos;
+mod inner;
+pub mod report;
+mod tcp_flow;
+mod tunnel;
+mod udp;
+
+use std::time::Duration;
+
+use hawser_scenario::{Direction, Link};
+use hawser_sched::packet::PacketPolicy;
+use hawser_types::Rate;
+
+use report::{CallReport, TcpReport, UdpReport};
+use tunnel::Tunnel;
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// The policy that chooses the paths, at both ends.
+    pub policy: PacketPolicy,
+    /// Which way the payload goes.
+    pub direction: Direction,
+    /// How long packets are sent.
+    pub span: Duration,
+    /// The beginning that is not counted, while the links' rates are found.
+    pub warm_up: Duration,
+    /// Draws what is random.
+    pub seed: u64,
+}
+
+impl Run {
+    /// One flow of UDP at this share of what the paths' payload allows. `None`: no association
+    /// came to be.
+    pub fn udp(&self, links: &[Link], share: f64) -> Option<UdpReport> {
+        let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
+        Some(udp::run(
+            &mut tunnel,
+            self,
+            allowed(links, self.direction, udp::PACKET),
+            share,
+        ))
+    }
+
+    /// A call of 50 packets/s beside a flow that sends as fast as it may. `None`: as above.
+    pub fn call(&self, links: &[Link]) -> Option<CallReport> {
+        let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
+        Some(udp::call(&mut tunnel, self))
+    }
+
+    /// One TCP connection. `None`: as above.
+    pub fn tcp(
+        &self,
+        links: &[Link],
+        congestion: hawser_scenario::Congestion,
+    ) -> Option<TcpReport> {
+        let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
+        let most = allowed(links, self.direction, tcp_flow::PACKET);
+        Some(tcp_flow::run(&mut tunnel, self, congestion, most))
+    }
+
+    fn from(&self) -> usize {
+        match self.direction {
+            Direction::Put => 0,
+            Direction::Get => 1,
+        }
+    }
+}
+
+/// Bytes of inner packets of `size` that the links carry in a second: what is added to each takes
+/// its part of their rates.
+fn allowed(links: &[Link], direction: Direction, size: usize) -> Rate {
+    let rates = links.iter().map(|link| link.line(direction).rate);
+    let total = rates.sum::<Rate>().bytes_per_second();
+    let size = size as u64;
+    Rate::from_bytes_per_second(total * size / (size + ADDED))
+}
+
+/// What the tunnel, SCTP, the seal, UDP and IPv4 add to an inner packet.
+const ADDED: u64 = 68;

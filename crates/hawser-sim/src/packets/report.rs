@@ -1,0 +1,186 @@
+//! What runs of packet mode report, and their text.
+
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+
+/// What came of a flow's packets, the warm-up left out. Delays in µs.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Disorder {
+    /// Packets sent.
+    pub sent: u64,
+    /// Those of them that arrived.
+    pub arrived: u64,
+    /// Those that arrived after one that was sent later.
+    pub disordered: u64,
+    /// Median from the sender's queue to the receiver's application.
+    pub delay_p50: u64,
+    /// As many were later than one in a hundred.
+    pub delay_p99: u64,
+}
+
+/// One flow of UDP. Rates in kbit/s of inner packets.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct UdpReport {
+    /// The policy.
+    pub policy: &'static str,
+    /// What was sent.
+    pub offered: u64,
+    /// What arrived.
+    pub goodput: u64,
+    /// Loss, order and delay.
+    pub flow: Disorder,
+    /// Bytes placed on each link.
+    pub placed: Vec<u64>,
+    /// Packets that the sender's queue dropped, the warm-up included.
+    pub dropped: u64,
+    /// Packets that came after they had counted as lost, the warm-up included.
+    pub late: u64,
+}
+
+/// A call beside bulk.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CallReport {
+    /// The policy.
+    pub policy: &'static str,
+    /// The call.
+    pub call: Disorder,
+    /// Goodput of the bulk in kbit/s.
+    pub bulk: u64,
+    /// Packets of the bulk that arrived after one that was sent later.
+    pub bulk_disordered: u64,
+}
+
+/// One TCP connection. Rates in kbit/s of its payload.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TcpReport {
+    /// The policy.
+    pub policy: &'static str,
+    /// The connection's congestion control.
+    pub congestion: &'static str,
+    /// What the paths' payload allows.
+    pub allowed: u64,
+    /// What arrived.
+    pub goodput: u64,
+    /// Segments that were sent again.
+    pub retransmissions: u64,
+    /// Packets that the sender's queue dropped.
+    pub dropped: u64,
+    /// Packets that came after they had counted as lost.
+    pub late: u64,
+}
+
+/// All runs of one scenario.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PacketReport {
+    /// The scenario.
+    pub scenario: String,
+    /// Which way the packets went.
+    pub direction: &'static str,
+    /// Mean random loss of the links, by what was placed on each, in millionths.
+    pub own_loss: u64,
+    /// Delay of the quickest link without a queue, in µs.
+    pub quickest: u64,
+    /// One flow of UDP.
+    pub udp: UdpReport,
+    /// A call beside bulk.
+    pub call: CallReport,
+}
+
+impl Disorder {
+    /// Packets that did not arrive, in millionths.
+    pub fn lost(&self) -> u64 {
+        (self.sent - self.arrived) * 1_000_000 / self.sent.max(1)
+    }
+}
+
+/// Reports, one a line, with a heading.
+#[derive(Debug)]
+pub struct PacketTable<'a>(pub &'a [PacketReport]);
+
+impl Display for PacketTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<14} {:<4} {:<10} {:>8} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            "scenario",
+            "",
+            "policy",
+            "offered",
+            "goodput",
+            "lost",
+            "own",
+            "order",
+            "p50",
+            "p99",
+            "call p50",
+            "call p99",
+            "call -",
+            "bulk"
+        )?;
+        for it in self.0 {
+            writeln!(
+                f,
+                "{:<14} {:<4} {:<10} {:>8} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} \
+                 {:>8}",
+                it.scenario,
+                it.direction,
+                it.udp.policy,
+                it.udp.offered,
+                it.udp.goodput,
+                it.udp.flow.lost(),
+                it.own_loss,
+                it.udp.flow.disordered,
+                it.udp.flow.delay_p50,
+                it.udp.flow.delay_p99,
+                it.call.call.delay_p50,
+                it.call.call.delay_p99,
+                it.call.call.sent - it.call.call.arrived,
+                it.call.bulk,
+            )?;
+        }
+        writeln!(
+            f,
+            "rates in kbit/s, lost and own in millionths, order in packets, delays in µs, call - \
+             in packets lost"
+        )
+    }
+}
+
+/// Connections, one a line, with a heading.
+#[derive(Debug)]
+pub struct TcpTable<'a>(pub &'a [(String, TcpReport)]);
+
+impl Display for TcpTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<18} {:<10} {:<6} {:>8} {:>8} {:>8} {:>6} {:>7} {:>6}",
+            "links", "policy", "tcp", "allowed", "goodput", "/allowed", "again", "dropped", "late"
+        )?;
+        for (links, it) in self.0 {
+            writeln!(
+                f,
+                "{:<18} {:<10} {:<6} {:>8} {:>8} {:>8} {:>6} {:>7} {:>6}",
+                links,
+                it.policy,
+                it.congestion,
+                it.allowed,
+                it.goodput,
+                it.goodput * 1000 / it.allowed.max(1),
+                it.retransmissions,
+                it.dropped,
+                it.late,
+            )?;
+        }
+        writeln!(
+            f,
+            "rates in kbit/s of payload, /allowed in thousandths, again, dropped and late in packets"
+        )
+    }
+}

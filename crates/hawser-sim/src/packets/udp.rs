@@ -1,0 +1,181 @@
+//! Flows of UDP that send at their own rate, whatever is lost.
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant, Rate};
+
+use super::report::{CallReport, Disorder, UdpReport};
+use super::tunnel::Tunnel;
+use super::{Run, inner};
+
+/// Length of a packet of the flow.
+pub(super) const PACKET: usize = 1400;
+
+/// A flow that is sent, and what came of it.
+#[derive(Debug)]
+struct Flow {
+    port: u16,
+    size: usize,
+    every: Duration,
+    next_at: Instant,
+    counted_from: Instant,
+    /// Send time of each packet.
+    sent: Vec<Instant>,
+    arrived: Vec<bool>,
+    highest: Option<u64>,
+    disordered: u64,
+    delays: Vec<Duration>,
+}
+
+impl Flow {
+    fn new(port: u16, size: usize, rate: Rate, now: Instant, warm_up: Duration) -> Self {
+        let every = rate.time_for(ByteCount::from(size));
+        Self {
+            port,
+            size,
+            every: every.unwrap_or(Duration::from_secs(1)),
+            next_at: now,
+            counted_from: now + warm_up,
+            sent: Vec::new(),
+            arrived: Vec::new(),
+            highest: None,
+            disordered: 0,
+            delays: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, tunnel: &mut Tunnel, host: usize) {
+        let number = self.sent.len() as u64;
+        tunnel.enqueue(host, inner::packet(17, self.port, number, self.size));
+        self.sent.push(tunnel.now());
+        self.arrived.push(false);
+    }
+
+    fn send_due(&mut self, tunnel: &mut Tunnel, host: usize) {
+        while self.next_at <= tunnel.now() {
+            self.send(tunnel, host);
+            self.next_at += self.every;
+        }
+    }
+
+    fn arrive(&mut self, now: Instant, number: u64) {
+        let sent = self.sent[number as usize];
+        assert!(!self.arrived[number as usize], "a packet came twice");
+        self.arrived[number as usize] = true;
+        if self.highest.is_some_and(|highest| number < highest) {
+            self.disordered += u64::from(sent >= self.counted_from);
+        }
+        self.highest = self.highest.max(Some(number));
+        if sent >= self.counted_from {
+            self.delays.push(now.since(sent));
+        }
+    }
+
+    fn counted(&self) -> u64 {
+        let counted = self.sent.iter().filter(|at| **at >= self.counted_from);
+        counted.count() as u64
+    }
+
+    fn disorder(&mut self) -> Disorder {
+        self.delays.sort_unstable();
+        let at = |part: f64| {
+            let place = (self.delays.len() as f64 * part) as usize;
+            let delay = self
+                .delays
+                .get(place.min(self.delays.len().saturating_sub(1)));
+            delay.map_or(0, |delay| delay.as_micros() as u64)
+        };
+        Disorder {
+            sent: self.counted(),
+            arrived: self.delays.len() as u64,
+            disordered: self.disordered,
+            delay_p50: at(0.5),
+            delay_p99: at(0.99),
+        }
+    }
+
+    fn goodput(&self, span: Duration) -> Rate {
+        let bytes = self.delays.len() as u64 * self.size as u64;
+        Rate::over(ByteCount::new(bytes), span)
+    }
+}
+
+/// One flow at a share of `allowed`.
+pub(super) fn run(tunnel: &mut Tunnel, run: &Run, allowed: Rate, share: f64) -> UdpReport {
+    let (from, began) = (run.from(), tunnel.now());
+    let rate = (allowed.bytes_per_second() as f64 * share) as u64;
+    let rate = Rate::from_bytes_per_second(rate);
+    let mut flow = Flow::new(1000, PACKET, rate, began, run.warm_up);
+    let end = began + run.span;
+    while tunnel.now() < end + DRAINS {
+        if tunnel.now() < end {
+            flow.send_due(tunnel, from);
+            tunnel.pump(from);
+        }
+        let next = if flow.next_at < end {
+            flow.next_at
+        } else {
+            end + DRAINS
+        };
+        tunnel.step(next);
+        while let Some(delivery) = tunnel.take(1 - from) {
+            if let Some((_, number)) = inner::read(&delivery.packet) {
+                flow.arrive(tunnel.now(), number);
+            }
+        }
+    }
+    let (sender, _) = tunnel.stats(from);
+    let (_, receiver) = tunnel.stats(1 - from);
+    UdpReport {
+        policy: run.policy.name(),
+        offered: rate.bits_per_second() / 1000,
+        goodput: flow.goodput(run.span - run.warm_up).bits_per_second() / 1000,
+        flow: flow.disorder(),
+        placed: tunnel.placed(from).to_vec(),
+        dropped: sender.dropped + sender.overflowed,
+        late: receiver.late,
+    }
+}
+
+/// A call beside a flow that always has packets waiting.
+pub(super) fn call(tunnel: &mut Tunnel, run: &Run) -> CallReport {
+    let (from, began) = (run.from(), tunnel.now());
+    let rate = Rate::from_bytes_per_second(50 * CALL as u64);
+    let mut call = Flow::new(1000, CALL, rate, began, run.warm_up);
+    let mut bulk = Flow::new(2000, PACKET, Rate::ZERO, began, run.warm_up);
+    let end = began + run.span;
+    while tunnel.now() < end + DRAINS {
+        if tunnel.now() < end {
+            call.send_due(tunnel, from);
+            while tunnel.waiting(from) < BACKLOG {
+                bulk.send(tunnel, from);
+            }
+            tunnel.pump(from);
+        }
+        let next = if call.next_at < end {
+            call.next_at
+        } else {
+            end + DRAINS
+        };
+        tunnel.step(next);
+        while let Some(delivery) = tunnel.take(1 - from) {
+            match inner::read(&delivery.packet) {
+                Some((1000, number)) => call.arrive(tunnel.now(), number),
+                Some((_, number)) => bulk.arrive(tunnel.now(), number),
+                None => {}
+            }
+        }
+    }
+    CallReport {
+        policy: run.policy.name(),
+        call: call.disorder(),
+        bulk: bulk.goodput(run.span - run.warm_up).bits_per_second() / 1000,
+        bulk_disordered: bulk.disordered,
+    }
+}
+
+/// A packet of a call.
+const CALL: usize = 200;
+const DRAINS: Duration = Duration::from_secs(2);
+/// A flow that sends as fast as it may has so much waiting.
+const BACKLOG: ByteCount = ByteCount::new(30_000);
