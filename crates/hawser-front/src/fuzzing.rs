@@ -29,6 +29,12 @@ pub fn fuzz_destination(data: &[u8]) {
     }
 }
 
+/// What begins tunnels for packets, and questions to name servers among the packets: what is read
+/// is written the same, and an answer is a packet that goes back.
+pub fn fuzz_packets(data: &[u8]) {
+    crate::packets::fuzz(data);
+}
+
 /// Detection and SOCKS5: what is parsed does not depend on what follows.
 pub fn fuzz_socks5(data: &[u8]) {
     if let Some(&first) = data.first() {

@@ -9,11 +9,36 @@ mod question;
 mod terms;
 mod tunnel;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use hawser_tunnel::packet::PacketView;
+
 pub use exchange::{Exchange, PacketCounters, PacketStats};
 pub use pool::{AddressPool, Inner, PoolError};
 pub(crate) use terms::OPENING_PACKETS;
 pub use terms::{Terms, Wish};
 pub use tunnel::{PacketTunnel, TunnelError};
+
+/// See [`crate::fuzzing::fuzz_packets`].
+pub(crate) fn fuzz(data: &[u8]) {
+    if let Some(wish) = Wish::of_opening(data) {
+        assert_eq!(Wish::of_opening(&wish.to_opening()), Some(wish));
+    }
+    if let Some(terms) = Terms::read(data) {
+        assert_eq!(Terms::read(&terms.to_bytes()), Some(terms));
+    }
+    let gateway = Inner {
+        v4: Some(Ipv4Addr::new(10, 83, 0, 1)),
+        v6: Some(Ipv6Addr::LOCALHOST),
+    };
+    if let Some(question) = question::Question::of(data, gateway) {
+        let answer = question.answered_by(&question.message);
+        let view = PacketView::parse(&answer).expect("an answer is a packet");
+        assert_eq!(view.destination(), question.from.ip());
+        assert_eq!(view.ports(), Some((53, question.from.port())));
+        assert_eq!(view.length(), answer.len());
+    }
+}
 
 /// Largest inner packet: over IPv4 and a link of 1500 bytes, it travels in one outer packet. It is
 /// WireGuard's size, so programs have met it.

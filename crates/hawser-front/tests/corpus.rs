@@ -26,6 +26,7 @@ fn replay(target: &str, entry: fn(&[u8])) {
 #[test]
 fn every_file_of_the_corpora_of_the_proxy_port_is_read_without_a_panic() {
     replay("front_cidr", fuzzing::fuzz_cidr);
+    replay("front_packets", fuzzing::fuzz_packets);
     replay("front_destination", fuzzing::fuzz_destination);
     replay("front_socks4", fuzzing::fuzz_socks4);
     replay("front_socks5", fuzzing::fuzz_socks5);

@@ -1,10 +1,12 @@
 //! Checks of the kernel's permissions and settings.
 
+use std::fs::OpenOptions;
+
 use hawser_capture::{Capture, RunGroup, Settings};
 use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
 use hawser_net::unix_time::UnixTime;
 use hawser_types::ByteCount;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::check::Check;
 
@@ -15,6 +17,7 @@ pub(super) fn check() -> Vec<Check> {
     checks.push(open_files());
     checks.push(clock(UnixTime::now()));
     checks.push(capturing());
+    checks.push(own_networks());
     checks
 }
 
@@ -97,6 +100,32 @@ fn capturing() -> Check {
     }
 }
 
+/// What `hawser run --tun` needs.
+fn own_networks() -> Check {
+    let name = "programs in networks of their own";
+    let device = OpenOptions::new().read(true).write(true).open(TUN);
+    if let Err(error) = device {
+        return Check::warn(
+            name,
+            format!("{TUN}: {error}; `hawser run --tun` can't make its interface"),
+            format!("modprobe tun && chmod 666 {TUN}"),
+        );
+    }
+    let is_root = geteuid().is_root();
+    let forbidding = NAMESPACES.into_iter().find(|(setting, forbids)| {
+        let value = std::fs::read_to_string(format!("/proc/sys/{setting}"));
+        value.is_ok_and(|value| value.trim() == *forbids)
+    });
+    match forbidding.filter(|_| !is_root) {
+        Some((setting, value)) => Check::warn(
+            name,
+            format!("{setting} is {value}: users may not make namespaces for `hawser run --tun`"),
+            "run it as root, or change that setting",
+        ),
+        None => Check::ok(name, "permitted"),
+    }
+}
+
 fn open_files() -> Check {
     let name = "open files";
     let most = getrlimit(Resource::Nofile).maximum;
@@ -131,6 +160,13 @@ fn sysctl(name: &str) -> Option<String> {
 /// Below this a channel of 100 Mbit/s is held back at 160 ms.
 const MIN_BUFFER: ByteCount = ByteCount::new(4_000_000);
 const MIN_FILES: u64 = 4096;
+const TUN: &str = "/dev/net/tun";
+/// Settings, and the values by which they keep users from making namespaces.
+const NAMESPACES: [(&str, &str); 3] = [
+    ("user/max_user_namespaces", "0"),
+    ("kernel/unprivileged_userns_clone", "0"),
+    ("kernel/apparmor_restrict_unprivileged_userns", "1"),
+];
 const START_OF_2024: u64 = 1_704_067_200;
 
 #[cfg(test)]
