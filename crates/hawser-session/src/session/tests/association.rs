@@ -202,7 +202,7 @@ fn a_transport_of_tcp_leaves_an_association_alone() {
 /// 20 Mbit/s by TCP, and more or less by the association.
 #[test]
 fn auto_keeps_what_delivers_more() {
-    for (mbit, better) in [(30, Transport::Association), (12, Transport::Tcp)] {
+    for (mbit, better) in [(40, Transport::Association), (12, Transport::Tcp)] {
         let mut pair = over_tcp();
         pair.sides[CLIENT].set_transport(pair.now, TransportChoice::Auto);
         begin(&mut pair, 9, Weather { mbit, ..ROUGH });
@@ -213,7 +213,7 @@ fn auto_keeps_what_delivers_more() {
             pair.transfer(from, &pattern(500_000));
             assert_eq!(over_tcp(&pair), unused);
             // Trials are worth their cost only where much is sent.
-            let data = pattern(2_600_000 * mbit as usize);
+            let data = pattern(2_800_000 * mbit as usize);
             assert!(pair.transfer(from, &data).0 == data);
             let over = over_tcp(&pair) - unused;
             assert!(over > 300_000, "tried: {over}");
