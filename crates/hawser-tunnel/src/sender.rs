@@ -40,8 +40,9 @@ use queue::{FairQueue, Waiting};
 pub struct Sender {
     policy: Box<dyn PacketScheduler>,
     queue: FairQueue,
-    /// The next packet, which waits for a path.
+    /// The next packet, which waits for a path, and until when at most.
     staged: Option<(TunnelFlow, Waiting)>,
+    wake_at: Option<Instant>,
     burst: Burst,
     /// The second copy of the last packet.
     copy: Option<Placed>,
@@ -120,6 +121,7 @@ impl Sender {
             policy: config.policy.scheduler(),
             queue: FairQueue::new(codel, config.max_packets, config.max_bytes, config.seed),
             staged: None,
+            wake_at: None,
             burst: Burst::default(),
             copy: None,
             budget: CopyBudget::default(),
@@ -178,7 +180,8 @@ impl Sender {
     /// Returns when to call [`Self::poll`] although no path has got more room; `None` means not
     /// before.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.burst.poll_timeout()
+        let both = [self.burst.poll_timeout(), self.wake_at];
+        both.into_iter().flatten().min()
     }
 
     /// Replaces the policy, also for packets that wait.
@@ -219,6 +222,7 @@ impl Sender {
         }
         let next = self.staged.take();
         let (flow, waiting) = next.or_else(|| self.queue.pop(now, paths.totals()))?;
+        self.wake_at = None;
         let size = size_of(&waiting.packet);
         let is_copied = self.policy() == PacketPolicy::Redundant && waiting.real_time;
         let lane = self.queue.lane_mut(flow);
@@ -228,6 +232,7 @@ impl Sender {
                 real_time: waiting.real_time && (!is_copied || self.budget.allows(now, size)),
                 home: lane.home(now),
             },
+            waited: now.since(waiting.since),
         };
         let views = paths.views_for(size);
         match self.policy.select(now, &unit, views) {
@@ -248,7 +253,8 @@ impl Sender {
                 });
                 Some(placed)
             }
-            PacketDecision::Wait(_) => {
+            PacketDecision::Wait(until, _) => {
+                self.wake_at = until;
                 self.staged = Some((flow, waiting));
                 None
             }

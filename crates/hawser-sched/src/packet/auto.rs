@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use hawser_types::Instant;
 
 use super::estimate::{arrival, has_grown};
@@ -15,14 +17,14 @@ use crate::PathView;
 ///    bounds them, and has to see that there is more to send.
 ///
 /// Real-time packets have no home, and do not mind queues that have grown: each leaves where it
-/// arrives first.
+/// arrives first. Where that path is about to have room, they wait for it, for [`PATIENCE`] at most.
 ///
 /// Source: spilling by queue is ACPF, arXiv 2106.16003.
 #[derive(Debug)]
 pub(super) struct Auto;
 
 impl PacketScheduler for Auto {
-    fn select(&mut self, _now: Instant, unit: &PacketUnit, paths: &[PathView]) -> PacketDecision {
+    fn select(&mut self, now: Instant, unit: &PacketUnit, paths: &[PathView]) -> PacketDecision {
         let ready = usable(paths).filter(|path| path.ready);
         let is_real_time = unit.flow.real_time;
         let is_short = |path: &&PathView| is_real_time || !has_grown(path);
@@ -30,9 +32,16 @@ impl PacketScheduler for Auto {
         let Some(first) = earliest(unit, short.clone()) else {
             return match earliest(unit, ready) {
                 Some(path) => PacketDecision::Path(path.channel, PacketReason::AllGrown),
-                None => PacketDecision::Wait(PacketReason::AllBusy),
+                None => PacketDecision::Wait(None, PacketReason::AllBusy),
             };
         };
+        if is_real_time && unit.waited < PATIENCE {
+            let soonest = earliest(unit, usable(paths)).unwrap_or(first);
+            if is_much_later(unit, first, soonest) {
+                let until = now + (PATIENCE - unit.waited);
+                return PacketDecision::Wait(Some(until), PacketReason::QuickerSoon);
+            }
+        }
         let home = unit.flow.home.filter(|_| !is_real_time);
         let home = short.clone().find(|path| Some(path.channel) == home);
         match home {
@@ -66,6 +75,8 @@ fn is_much_later(unit: &PacketUnit, home: &PathView, first: &PathView) -> bool {
     is_against_wish || home_at > first_at * (1.0 + SHARE) + MARGIN
 }
 
+/// As long as a path with a window takes to have room again.
+const PATIENCE: Duration = Duration::from_millis(5);
 /// Seconds by which another path has to be earlier, beside a share of its own time.
 const MARGIN: f64 = 0.005;
 const SHARE: f64 = 0.25;

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hawser_types::{ByteCount, ChannelId, Instant};
@@ -25,6 +26,8 @@ use crate::PathView;
 pub(super) struct InOrder {
     slots: Vec<Slot>,
     lanes: Vec<Lane>,
+    /// Packets that each path has got too few of in earlier bursts: short ones have no exact shares.
+    dues: BTreeMap<ChannelId, f64>,
 }
 
 /// A place in a burst.
@@ -71,7 +74,7 @@ impl PacketScheduler for InOrder {
         self.lanes.extend(usable(paths).map(|path| Lane {
             path: path.channel,
             gap: mean / rate(path),
-            due: 0.0,
+            due: self.dues.get(&path.channel).copied().unwrap_or(0.0),
             fraction: share(path) / total,
             delay: path.min_rtt.as_secs_f64() / 2.0 + queue(path),
             given: 0,
@@ -92,6 +95,9 @@ impl PacketScheduler for InOrder {
                 arrives: departs + lane.delay + lane.gap,
             });
         }
+        self.dues.clear();
+        self.dues
+            .extend(self.lanes.iter().map(|it| (it.path, it.due)));
         // Of two that arrive together the one that leaves later is on the quicker path.
         let order_of = |slot: &Slot| ((slot.arrives * 1e6).round() as u64, -slot.departs);
         self.slots.sort_by(|a, b| {

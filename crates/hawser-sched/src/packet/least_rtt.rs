@@ -13,7 +13,7 @@ impl PacketScheduler for LeastRtt {
         let ready = usable(paths).filter(|path| path.ready);
         match ready.min_by_key(|path| (path.rtt, path.channel)) {
             Some(path) => PacketDecision::Path(path.channel, PacketReason::LeastRtt),
-            None => PacketDecision::Wait(PacketReason::AllBusy),
+            None => PacketDecision::Wait(None, PacketReason::AllBusy),
         }
     }
 

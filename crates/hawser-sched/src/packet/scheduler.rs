@@ -14,6 +14,8 @@ pub struct PacketUnit {
     pub size: ByteCount,
     /// What is known of its flow.
     pub flow: PacketFlow,
+    /// Time since it came.
+    pub waited: Duration,
 }
 
 /// What a policy may know of a packet's flow.
@@ -32,8 +34,8 @@ pub enum PacketDecision {
     Path(ChannelId, PacketReason),
     /// Over both paths.
     Copies([ChannelId; 2], PacketReason),
-    /// Nowhere yet: ask again when a path becomes ready.
-    Wait(PacketReason),
+    /// Nowhere yet: ask again when a path becomes ready, or at the instant given.
+    Wait(Option<Instant>, PacketReason),
 }
 
 /// Reason for a decision.
@@ -56,6 +58,8 @@ pub enum PacketReason {
     LeastRtt,
     /// Two links carry it, the first to arrive counts.
     Redundant,
+    /// A quicker path is about to be free.
+    QuickerSoon,
     /// Every usable path is busy.
     AllBusy,
 }

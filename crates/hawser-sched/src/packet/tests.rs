@@ -25,6 +25,7 @@ fn unit() -> PacketUnit {
     PacketUnit {
         size: ByteCount::new(1000),
         flow: PacketFlow::default(),
+        waited: Duration::ZERO,
     }
 }
 
@@ -59,7 +60,7 @@ fn turns_follow_the_rates_and_wait_for_a_busy_path() {
     let mut waits = false;
     for _ in 0..6 {
         let decision = policy.select(Instant::ZERO, &unit(), &paths);
-        waits |= decision == PacketDecision::Wait(PacketReason::NotItsTurn);
+        waits |= decision == PacketDecision::Wait(None, PacketReason::NotItsTurn);
     }
     assert!(waits);
 }
@@ -114,7 +115,7 @@ fn auto_stays_at_home_until_its_queue_grows() {
     );
     paths[1].ready = false;
     let nowhere = ask(auto, &at_home(2), &paths);
-    assert_eq!(nowhere, PacketDecision::Wait(PacketReason::AllBusy));
+    assert_eq!(nowhere, PacketDecision::Wait(None, PacketReason::AllBusy));
 }
 
 #[test]
@@ -127,10 +128,29 @@ fn auto_moves_to_a_path_that_is_much_earlier_and_real_time_packets_always_do() {
     call.flow.real_time = true;
     assert_eq!(chosen(ask(auto, &call, &paths)), 1);
     // A queue of 10 ms on the near path is still earlier than the far one without.
-    let mut paths = [path(1, 50, 20), path(2, 50, 60)];
+    let mut paths = [path(1, 50, 20), path(2, 50, 80)];
     paths[0].in_flight = ByteCount::new(125_000 + 62_500);
     assert_eq!(chosen(ask(auto, &unit(), &paths)), 2);
     assert_eq!(chosen(ask(auto, &call, &paths)), 1);
+    // Without room it is worth a short wait.
+    paths[0].ready = false;
+    let until = Instant::ZERO + Duration::from_millis(5);
+    let wait = PacketDecision::Wait(Some(until), PacketReason::QuickerSoon);
+    assert_eq!(ask(auto, &call, &paths), wait);
+    call.waited = Duration::from_millis(5);
+    assert_eq!(chosen(ask(auto, &call, &paths)), 2);
+}
+
+#[test]
+fn short_bursts_have_the_right_shares_together() {
+    let paths = [path(1, 10, 20), path(2, 40, 20)];
+    let mut policy = PacketPolicy::InOrder.scheduler();
+    let mut order = Vec::new();
+    for _ in 0..50 {
+        policy.arrange(&[ByteCount::new(1000); 2], &paths, &mut order);
+    }
+    let slow = order.iter().filter(|it| it.path.value() == 1);
+    assert_eq!(slow.count(), 20);
 }
 
 #[test]
@@ -159,7 +179,7 @@ fn what_is_excluded_or_silent_carries_nothing_while_another_path_lives() {
     assert_eq!(chosen(ask(PacketPolicy::LeastRtt, &unit(), &paths)), 2);
     for policy in PacketPolicy::ALL {
         let decision = ask(policy, &unit(), &paths[..1]);
-        assert!(matches!(decision, PacketDecision::Wait(_)), "{policy}");
+        assert!(matches!(decision, PacketDecision::Wait(..)), "{policy}");
     }
 }
 

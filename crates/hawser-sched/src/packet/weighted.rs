@@ -45,8 +45,8 @@ impl PacketScheduler for Weighted {
                 *self.finish.entry(path.channel).or_insert(floor) += cost;
                 PacketDecision::Path(path.channel, PacketReason::Turn)
             }
-            Some(_) => PacketDecision::Wait(PacketReason::NotItsTurn),
-            None => PacketDecision::Wait(PacketReason::AllBusy),
+            Some(_) => PacketDecision::Wait(None, PacketReason::NotItsTurn),
+            None => PacketDecision::Wait(None, PacketReason::AllBusy),
         }
     }
 
