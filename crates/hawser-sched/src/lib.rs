@@ -1,11 +1,11 @@
 //! One trait per unit of scheduling and one file per policy; what each link adds, and what the user
 //! allows.
 //!
-//! A policy is pure over a read-only view of the paths: it never sends, it says where the next
-//! unit should go: the [`chunk`] of a byte stream, the [`packet`] of a tunnel, or the whole
-//! [`connection`]. The [`governor`] demotes links that harm the whole, and [`rules`] are the user's. Beside these are the decisions
-//! about single connections and links: [`ControlChoice`], [`RttRefresh`], [`ChannelCount`], and the
-//! demand of applications, [`DemandEstimate`].
+//! A policy is pure over a read-only view of the paths: it never sends, it says where the next unit
+//! should go: the [`chunk`] of a byte stream, the [`packet`] of a tunnel, or the whole
+//! [`connection`]. The [`governor`] demotes links that harm the whole, and [`rules`] are the
+//! user's. Beside these are the decisions about single connections and links: [`ControlChoice`],
+//! [`RttRefresh`], [`ChannelCount`], and the demand of applications, [`DemandEstimate`].
 #![forbid(unsafe_code)]
 
 mod channel_count;

@@ -3,34 +3,19 @@
 
 pub mod chaos;
 mod inner;
+mod plan;
 pub mod report;
 mod tcp_flow;
 mod tunnel;
 mod udp;
 
-use std::time::Duration;
-
 use hawser_scenario::{Direction, Link};
-use hawser_sched::packet::PacketPolicy;
 use hawser_types::Rate;
+
+pub use plan::Run;
 
 use report::{CallReport, TcpReport, UdpReport};
 use tunnel::Tunnel;
-
-/// What is run.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    /// The policy that chooses the paths, at both ends.
-    pub policy: PacketPolicy,
-    /// Which way the payload goes.
-    pub direction: Direction,
-    /// How long packets are sent.
-    pub span: Duration,
-    /// The beginning that is not counted, while the links' rates are found.
-    pub warm_up: Duration,
-    /// Draws what is random.
-    pub seed: u64,
-}
 
 impl Run {
     /// One flow of UDP at this share of what the paths' payload allows. `None`: no association
@@ -60,13 +45,6 @@ impl Run {
         let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
         let most = allowed(links, self.direction, tcp_flow::PACKET);
         Some(tcp_flow::run(&mut tunnel, self, congestion, most))
-    }
-
-    fn from(&self) -> usize {
-        match self.direction {
-            Direction::Put => 0,
-            Direction::Get => 1,
-        }
     }
 }
 

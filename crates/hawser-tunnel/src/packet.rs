@@ -7,11 +7,13 @@ mod mark;
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::net::IpAddr;
 
 pub use error::PacketFault;
 pub use mark::{Ecn, mark_congestion};
+pub use version::IpVersion;
 
 use headers::Headers;
 
@@ -27,15 +29,6 @@ pub struct PacketView<'a> {
     bytes: &'a [u8],
     headers: Headers,
     trailing: usize,
-}
-
-/// Version of the Internet Protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IpVersion {
-    /// RFC 791.
-    V4,
-    /// RFC 8200.
-    V6,
 }
 
 impl<'a> PacketView<'a> {

@@ -21,11 +21,11 @@ pub use paths::PathDelay;
 /// The contract: [`Self::handle`] what arrived, drain [`Self::poll_delivery`] to `None`, and call
 /// [`Self::handle_timeout`] at [`Self::poll_timeout`].
 ///
-/// Paths are compared by the number of the sealed datagram that a packet came in, of which there is
-/// one counter for all paths. A missing packet is lost once every usable path has delivered a higher
-/// number than that of the packet which waits for it. Where all that is missing left over one path,
-/// that path decides alone. In any case it is lost when others have waited for as long as packets
-/// are late here, see [`ReceiverConfig::max_hold`].
+/// Paths are compared by the number of the sealed datagram that a packet came in, of which there
+/// is one counter for all paths. A missing packet is lost once every usable path has delivered a
+/// higher number than that of the packet which waits for it. Where all that is missing left over
+/// one path, that path decides alone. In any case it is lost when others have waited for as long
+/// as packets are late here, see [`ReceiverConfig::max_hold`].
 ///
 /// A packet that comes after that is handed on late, once. Packets that the sender marked as unheld
 /// are handed on at once.

@@ -26,12 +26,14 @@ use crate::packet::{PacketFault, PacketView};
 use budget::CopyBudget;
 use burst::{Burst, Ready};
 use codel::CodelConfig;
-use queue::{FairQueue, Waiting};
+use lane::Waiting;
+use paths::size_of;
+use queue::FairQueue;
 
 /// Queues packets fairly and says over which path each one leaves.
 ///
-/// The contract: [`Self::enqueue`] what comes, drain [`Self::poll`] to `None`, and poll again when a
-/// path has room, or at [`Self::poll_timeout`].
+/// The contract: [`Self::enqueue`] what comes, drain [`Self::poll`] to `None`, and poll again when
+/// a path has room, or at [`Self::poll_timeout`].
 ///
 /// Flows are queued by FQ-CoDel before a path is chosen (RFC 8290), so that a busy one delays no
 /// other. A queue that stands is told to its sender by a mark where the inner header allows
@@ -346,9 +348,4 @@ impl fmt::Display for Placed {
         let Self { path, packet, .. } = self;
         write!(f, "{} bytes over {path}", packet.len())
     }
-}
-
-/// What a packet takes of a path's room.
-fn size_of(packet: &Bytes) -> ByteCount {
-    ByteCount::from(packet.len() + TunnelHeader::MAX_LENGTH)
 }

@@ -17,7 +17,7 @@ use crate::PathView;
 ///    bounds them, and has to see that there is more to send.
 ///
 /// Real-time packets have no home, and do not mind queues that have grown: each leaves where it
-/// arrives first. Where that path is about to have room, they wait for it, for [`PATIENCE`] at most.
+/// arrives first. Where that path is about to have room, they wait for it, for up to [`PATIENCE`].
 ///
 /// Source: spilling by queue is ACPF, arXiv 2106.16003.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
 /// Seconds of queue that a packet would find.
 ///
 /// The path holds its rate times its shortest round trip without a queue. What this host has in
-/// flight beyond that is the queue as it is now; the standing queue is that of a round trip ago, and
-/// has others' packets in it.
+/// flight beyond that is the queue as it is now; the standing queue is that of a round trip ago,
+/// and has others' packets in it.
 pub(super) fn queue(path: &PathView) -> f64 {
     let in_flight = (path.in_flight + path.beside + path.kernel_backlog).as_u64() as f64;
     let own = in_flight / rate(path) - path.min_rtt.as_secs_f64();

@@ -26,7 +26,8 @@ use crate::PathView;
 pub(super) struct InOrder {
     slots: Vec<Slot>,
     lanes: Vec<Lane>,
-    /// Packets that each path has got too few of in earlier bursts: short ones have no exact shares.
+    /// Packets that each path has got too few of in earlier bursts, of which short ones
+    /// have no exact shares.
     dues: BTreeMap<ChannelId, f64>,
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use hawser_scenario::Congestion;
 use hawser_types::{ByteCount, Instant, Rate};
 
+use super::inner;
+use super::plan::Run;
 use super::report::TcpReport;
 use super::tunnel::Tunnel;
-use super::{Run, inner};
 use crate::tcp::{Packet, Tcp, TcpConfig};
 
 /// Length of a full segment's packet: what fits the tunnel's inner MTU.
@@ -55,6 +56,7 @@ impl Connection {
     }
 }
 
+// long: the loop of one run, with its clock.
 pub(super) fn run(
     tunnel: &mut Tunnel,
     run: &Run,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
+use super::inner;
+use super::plan::Run;
 use super::report::{CallReport, Disorder, UdpReport};
 use super::tunnel::Tunnel;
-use super::{Run, inner};
 
 /// Length of a packet of the flow.
 pub(super) const PACKET: usize = 1400;

@@ -1,4 +1,4 @@
-use super::OffloadFault;
+use super::error::OffloadFault;
 
 /// `struct virtio_net_hdr` in front of each frame, ten bytes, little endian (`TUNSETVNETLE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

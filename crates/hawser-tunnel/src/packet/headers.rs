@@ -1,4 +1,5 @@
-use super::{IpVersion, PacketFault};
+use super::error::PacketFault;
+use super::version::IpVersion;
 
 /// What the IP headers of a packet say, with places counted from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-use super::IpVersion;
+use super::version::IpVersion;
 use crate::checksum::updated;
 
 /// Explicit congestion notification in the IP header.

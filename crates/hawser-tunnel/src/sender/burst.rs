@@ -7,9 +7,8 @@ use hawser_sched::packet::{Arranged, PacketScheduler};
 use hawser_types::{ByteCount, ChannelId, Instant};
 use hawser_wire::tunnel::TunnelFlow;
 
-use super::paths::TunnelPaths;
-use super::queue::Waiting;
-use super::size_of;
+use super::lane::Waiting;
+use super::paths::{TunnelPaths, size_of};
 
 /// A burst while it is gathered, and those that are being released.
 #[derive(Debug, Default)]

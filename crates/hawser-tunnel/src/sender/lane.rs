@@ -9,7 +9,6 @@ use hawser_wire::tunnel::Run;
 
 use super::class::Class;
 use super::codel::Codel;
-use super::queue::{Turn, Waiting};
 
 /// A flow's queue, its numbers and its path.
 #[derive(Debug)]
@@ -29,6 +28,22 @@ pub(super) struct Lane {
     /// Bytes that a flow of little may send, see [`Lane::judge`].
     credit: u64,
     credit_at: Instant,
+}
+
+/// A packet that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) packet: Bytes,
+    pub(super) since: Instant,
+    pub(super) real_time: bool,
+}
+
+/// The list that a flow stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    None,
+    New,
+    Old,
 }
 
 impl Lane {

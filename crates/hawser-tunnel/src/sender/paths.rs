@@ -1,7 +1,9 @@
 use std::time::Duration;
 
+use bytes::Bytes;
 use hawser_sched::PathView;
 use hawser_types::{ByteCount, ChannelId, Rate};
+use hawser_wire::tunnel::TunnelHeader;
 
 /// The paths that packets may leave over, with the room of each.
 ///
@@ -73,4 +75,9 @@ impl TunnelPaths {
         }
         had_room
     }
+}
+
+/// What a packet takes of a path's room.
+pub(super) fn size_of(packet: &Bytes) -> ByteCount {
+    ByteCount::from(packet.len() + TunnelHeader::MAX_LENGTH)
 }

@@ -7,7 +7,7 @@ use hawser_wire::tunnel::TunnelFlow;
 
 use super::codel::CodelConfig;
 use super::flows::{Flows, Found};
-use super::lane::Lane;
+use super::lane::{Lane, Turn, Waiting};
 use crate::packet::{FlowKey, mark_congestion};
 
 /// Queues of flows, which take turns.
@@ -31,22 +31,6 @@ pub(super) struct FairQueue {
     dropped: u64,
     overflowed: u64,
     marked: u64,
-}
-
-/// A packet that waits.
-#[derive(Clone, Debug)]
-pub(super) struct Waiting {
-    pub(super) packet: Bytes,
-    pub(super) since: Instant,
-    pub(super) real_time: bool,
-}
-
-/// The list that a flow stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    None,
-    New,
-    Old,
 }
 
 impl FairQueue {
