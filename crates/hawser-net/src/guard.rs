@@ -1,14 +1,17 @@
-//! Settings of the system that are put back when this program ends, however it ends.
+//! Settings and rules of the system that go when this program ends, however it ends.
 //!
 //! A guard is a process of its own, started before anything is changed. It hears of each change
 //! before it is made, and puts all of them back when its input ends: in order, or because the
-//! program was killed.
+//! program was killed. No signal ends it, since whoever ends a service sends one to all of its
+//! processes.
 
 use std::fs;
 use std::io::{self, BufRead, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::sys;
 
 /// A guard that runs. Settings are put back when this is dropped.
 #[derive(Debug)]
@@ -39,6 +42,17 @@ impl Guard {
         Ok(Self { process, input })
     }
 
+    /// Has the guard make a table of nftables, by a script of one line. The table is the guard's
+    /// (`flags owner`), and goes after all settings are back.
+    ///
+    /// # Errors
+    /// That the guard is gone.
+    pub fn add_rules(&mut self, script: &str) -> io::Result<()> {
+        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{RULES} {}", script.trim())?;
+        input.flush()
+    }
+
     /// Sets a file below `/proc/sys` until the end; nothing happens if it has that value already.
     /// Returns what it was before.
     ///
@@ -50,7 +64,7 @@ impl Guard {
             let before = fs::read_to_string(&path)?.trim().to_owned();
             if before != value {
                 let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-                writeln!(input, "{setting} {before} {value}")?;
+                writeln!(input, "{SET} {setting} {before} {value}")?;
                 input.flush()?;
                 fs::write(path, value)?;
             }
@@ -76,8 +90,19 @@ impl Drop for Guard {
 /// one first, when its input has ended. A setting that has another value than it was given is left
 /// as it is: somebody else has set it since.
 pub fn keep_watch(input: impl BufRead) {
-    let lines = input.lines().map_while(Result::ok);
-    let changes: Vec<String> = lines.collect();
+    // `nft` inherits that.
+    sys::ignore_signals();
+    let (mut changes, mut owners) = (Vec::new(), Vec::new());
+    for line in input.lines().map_while(Result::ok) {
+        match line.split_once(' ') {
+            Some((SET, change)) => changes.push(change.to_owned()),
+            Some((RULES, script)) => match own_rules(script) {
+                Ok(owner) => owners.push(owner),
+                Err(error) => eprintln!("hawser: cannot run {NFT}: {error}"),
+            },
+            _ => {}
+        }
+    }
     for change in changes.iter().rev() {
         let mut words = change.split(' ');
         let (Some(setting), Some(before), Some(value)) = (words.next(), words.next(), words.next())
@@ -87,9 +112,33 @@ pub fn keep_watch(input: impl BufRead) {
         let path = Path::new(SETTINGS).join(setting);
         let is_ours = fs::read_to_string(&path).is_ok_and(|now| now.trim() == value);
         if is_ours && let Err(error) = fs::write(&path, before) {
-            tracing::warn!(%error, setting, "it cannot be put back");
+            eprintln!("hawser: {setting} cannot be put back: {error}");
         }
     }
+    for mut owner in owners {
+        drop(owner.stdin.take());
+        let _ = owner.wait();
+    }
 }
+
+/// A process that owns a table for as long as its input is open.
+fn own_rules(script: &str) -> io::Result<Child> {
+    let mut owner = Command::new(NFT)
+        .arg("-i")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    if let Some(input) = &mut owner.stdin {
+        writeln!(input, "{script}")?;
+        input.flush()?;
+    }
+    Ok(owner)
+}
+
+/// The program that knows nftables.
+pub(crate) const NFT: &str = "nft";
+const SET: &str = "set";
+const RULES: &str = "rules";
 
 const SETTINGS: &str = "/proc/sys";

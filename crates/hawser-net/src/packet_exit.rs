@@ -1,19 +1,18 @@
 //! How packets of a gateway's clients get from a TUN device to the internet, and back: by the
 //! kernel's forwarding, with its address translation or without.
 //!
-//! The table of rules belongs to a process of `nft` whose input is held here (nftables' `owner`):
-//! it goes with this program, however that ends.
+//! The table of rules is a guard's, as the settings are: all of it goes with this program, however
+//! that ends.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
-use crate::guard::{Guard, GuardError};
+use crate::guard::{Guard, GuardError, NFT};
 
 /// What the internet sees of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub enum ExitKind {
 /// Clients' packets are forwarded for as long as this lives.
 #[derive(Debug)]
 pub struct PacketExit {
-    rules: Rules,
+    table: String,
     _guard: Guard,
 }
 
@@ -38,6 +37,9 @@ pub enum ExitError {
     /// `nft` is missing.
     #[error("cannot run nft, which the package nftables has: {0}")]
     NoNft(io::Error),
+    /// The guard is gone.
+    #[error("cannot tell the guard: {0}")]
+    NoGuard(io::Error),
     /// It refuses the rules.
     #[error("nft refuses the rules: {0}")]
     Refused(String),
@@ -53,6 +55,8 @@ impl PacketExit {
     ///
     /// # Errors
     /// That the system lacks something or forbids it, which takes `CAP_NET_ADMIN`.
+    ///
+    /// Blocks for the time of a few processes.
     pub fn begin(
         device: &str,
         clients: &[IpNet],
@@ -61,19 +65,25 @@ impl PacketExit {
     ) -> Result<Self, ExitError> {
         // Before forwarding begins.
         let script = script(device, clients, kind, &families_not_forwarded());
-        let rules = Rules::add(table_of(device), &script)?;
+        check(&script)?;
+        guard.add_rules(&script).map_err(ExitError::NoGuard)?;
+        let table = table_of(device);
+        wait_for(&table)?;
         guard.set(FORWARD_V4, "1")?;
         if clients.iter().any(|net| matches!(net, IpNet::V6(_)))
             && read_setting(FORWARD_V6).is_some()
         {
             // Otherwise the kernel would no longer hear what its routers advertise (RFC 4861).
             for setting in router_advertisements() {
-                guard.set(&setting, "2")?;
+                // The interface may have gone meanwhile.
+                if let Err(error) = guard.set(&setting, "2") {
+                    tracing::debug!(%error, "an interface is left alone");
+                }
             }
             guard.set(FORWARD_V6, "1")?;
         }
         Ok(Self {
-            rules,
+            table,
             _guard: guard,
         })
     }
@@ -83,57 +93,20 @@ impl PacketExit {
     /// # Errors
     /// That `nft` cannot say.
     pub fn rules(&self) -> io::Result<String> {
-        list(&self.rules.table)
+        list(&self.table)
     }
 }
 
-/// A table of nftables, and the process that it belongs to.
-#[derive(Debug)]
-struct Rules {
-    table: String,
-    owner: Child,
-    /// Taken when the table is to go.
-    input: Option<ChildStdin>,
-}
-
-impl Rules {
-    fn add(table: String, script: &str) -> Result<Self, ExitError> {
-        check(script)?;
-        let mut owner = Command::new(NFT)
-            .arg("-i")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(ExitError::NoNft)?;
-        let input = owner.stdin.take();
-        let mut rules = Self {
-            table,
-            owner,
-            input,
-        };
-        let written = rules.input.as_mut().map(|input| {
-            input.write_all(script.as_bytes())?;
-            input.flush()
-        });
-        let deadline = Instant::now() + PATIENCE;
-        while list(&rules.table).is_err() {
-            let has_ended = matches!(rules.owner.try_wait(), Ok(Some(_)) | Err(_));
-            if has_ended || Instant::now() > deadline || !matches!(written, Some(Ok(()))) {
-                return Err(ExitError::Refused("it does not say why".to_owned()));
-            }
-            std::thread::sleep(POLL);
+/// Waits until the guard has made the table.
+fn wait_for(table: &str) -> Result<(), ExitError> {
+    let deadline = Instant::now() + PATIENCE;
+    while list(table).is_err() {
+        if Instant::now() > deadline {
+            return Err(ExitError::Refused("it does not say why".to_owned()));
         }
-        Ok(rules)
+        std::thread::sleep(POLL);
     }
-}
-
-impl Drop for Rules {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        let _ = self.owner.wait();
-    }
+    Ok(())
 }
 
 /// The rules, on one line, so that they hold from one moment on.
@@ -148,7 +121,10 @@ fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[&str
     if kind == ExitKind::Nat {
         let _ = write!(passing, "oifname \"{device}\" ct state new,invalid drop; ");
     }
-    let _ = write!(passing, "tcp flags syn tcp option maxseg size set rt mtu; ");
+    for way in ["iifname", "oifname"] {
+        let clamp = "tcp flags syn tcp option maxseg size set rt mtu";
+        let _ = write!(passing, "{way} \"{device}\" {clamp}; ");
+    }
     let mut leaving = String::new();
     if kind == ExitKind::Nat {
         for net in clients {
@@ -218,10 +194,14 @@ fn table_of(device: &str) -> String {
 
 /// The families of which this machine forwards nothing yet.
 fn families_not_forwarded() -> Vec<&'static str> {
-    let families = [(FORWARD_V4, "ipv4"), (FORWARD_V6, "ipv6")];
-    let is_off = |setting: &str| read_setting(setting).is_none_or(|value| value == "0");
-    let off = families.into_iter().filter(|(setting, _)| is_off(setting));
-    off.map(|(_, family)| family).collect()
+    // Single interfaces may forward although the machine as such does not.
+    let forwards = |family: &str| {
+        let settings = of_interfaces(family, "forwarding");
+        let mut values = settings.iter().filter_map(|setting| read_setting(setting));
+        values.any(|value| value != "0")
+    };
+    let families = ["ipv4", "ipv6"].into_iter();
+    families.filter(|family| !forwards(family)).collect()
 }
 
 fn read_setting(setting: &str) -> Option<String> {
@@ -231,18 +211,24 @@ fn read_setting(setting: &str) -> Option<String> {
 
 /// The settings of interfaces that hear router advertisements only while nothing is forwarded.
 fn router_advertisements() -> Vec<String> {
-    let Ok(interfaces) = fs::read_dir("/proc/sys/net/ipv6/conf") else {
+    let mut settings = of_interfaces("ipv6", "accept_ra");
+    settings.retain(|setting| read_setting(setting).as_deref() == Some("1"));
+    settings
+}
+
+/// A setting of each interface, and of all together.
+fn of_interfaces(family: &str, name: &str) -> Vec<String> {
+    let folder = format!("net/{family}/conf");
+    let Ok(interfaces) = fs::read_dir(format!("/proc/sys/{folder}")) else {
         return Vec::new();
     };
-    let names = interfaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names
-        .filter(|name| name != "all")
-        .map(|name| format!("net/ipv6/conf/{name}/accept_ra"))
-        .filter(|setting| read_setting(setting).as_deref() == Some("1"))
+    let interfaces = interfaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    interfaces
+        .filter(|interface| interface != "default")
+        .map(|interface| format!("{folder}/{interface}/{name}"))
         .collect()
 }
 
-const NFT: &str = "nft";
 const FORWARD_V4: &str = "net/ipv4/ip_forward";
 const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -153,6 +153,15 @@ pub(crate) fn watch(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     watched.map_err(|error| error.into_parts().1)
 }
 
+/// From now on the signals that end services and terminals' programs are ignored, by programs that
+/// this process starts as well.
+pub(crate) fn ignore_signals() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: no handler of this program's is involved.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
 /// Leaves the network namespace, the mount namespace and, if `user`, the user namespace for new
 /// ones. The process must have one thread only.
 pub(crate) fn leave_namespaces(user: bool) -> io::Result<()> {

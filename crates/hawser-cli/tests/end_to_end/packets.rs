@@ -4,9 +4,10 @@ use std::process::{Command, Output, Stdio};
 
 use hawser_skip::name_server::serve_names_if_asked;
 use hawser_skip::namespace::{in_namespace, ip};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::internet::{Internet, STREAM, missing, said, with_udp};
-use super::program::{Ended, until};
+use super::program::{Ended, read, until};
 use super::silent_link::{GATEWAY, HAWSER, Net};
 
 #[test]
@@ -46,6 +47,11 @@ fn a_program_has_a_network_of_its_own_and_leaves_the_machines_alone() {
             || format!("{:?}", after()),
         );
         let gateway = net.serve();
+        assert_ne!(net.rules(), before[1]);
+        // As a service manager does it: a signal to all of them.
+        let all = below(gateway.process());
+        assert_eq!(all.len(), 2, "a guard and nft");
+        all.into_iter().for_each(terminate);
         assert_ne!(net.rules(), before[1]);
         gateway.end();
         assert_eq!(after(), before);
@@ -170,6 +176,23 @@ fn what_a_tunnel_lacks_is_told() {
         until("the gateway listens", listens, || gateway.log());
         run(&["--", "true"]).expect(1, "--packet-exit nat");
     });
+}
+
+/// The processes that a process has started, and those that these have.
+fn below(process: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter();
+    let lists = tasks
+        .flatten()
+        .map(|task| task.unwrap().path().join("children"));
+    let lists: String = lists.map(|list| read(&list)).collect();
+    let children = lists.split_whitespace().map(|id| id.parse().unwrap());
+    let of_child = |child| [vec![child], below(child)].concat();
+    children.flat_map(of_child).collect()
+}
+
+fn terminate(process: u32) {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let _ = kill_process(process.unwrap(), Signal::TERM);
 }
 
 const SIZES: &str = "

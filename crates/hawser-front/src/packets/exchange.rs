@@ -161,7 +161,7 @@ impl Exchange {
         let granted = match granted {
             Ok(granted) => granted,
             Err(error) => {
-                tracing::warn!(?client, %error, "a tunnel is refused");
+                tracing::debug!(?client, %error, "a tunnel is refused");
                 stream.refuse(DialError::LimitReached);
                 return Err(DialError::LimitReached);
             }
@@ -191,9 +191,15 @@ impl Exchange {
             stream: send,
             displaced: Notify::new(),
         });
-        let before = self.routes_mut().insert(number, Arc::clone(&tunnel));
-        if let Some(before) = before {
-            before.displaced.notify_one();
+        {
+            let mut tunnels = self.routes_mut();
+            // Of two at once the later one has the address.
+            if tunnels.get(&number).is_some_and(|there| there.id > id) {
+                return Ok(());
+            }
+            if let Some(before) = tunnels.insert(number, Arc::clone(&tunnel)) {
+                before.displaced.notify_one();
+            }
         }
         let ended = tokio::select! {
             ended = self.pass_up(&tunnel, receive) => ended,
@@ -234,7 +240,7 @@ impl Exchange {
         let to = view.destination();
         let may_go = match self.gateway.contains(to) {
             // Whatever else listens on this machine is none of theirs.
-            true => ICMP.contains(&view.protocol()),
+            true => is_ping(&view),
             false => !self.pool().contains(to) && self.policy.check(to).is_ok(),
         };
         may_go.then_some(()).ok_or(&counters.refused)
@@ -277,5 +283,18 @@ fn count([packets, bytes]: &[AtomicU64; 2], length: usize) {
     bytes.fetch_add(length as u64, Ordering::Relaxed);
 }
 
-/// ICMP and ICMPv6.
-const ICMP: [u8; 2] = [1, 58];
+/// True for an echo request (RFC 792, RFC 4443).
+fn is_ping(view: &PacketView<'_>) -> bool {
+    let kind = view.transport().first().copied();
+    let is_whole = !view.is_fragment();
+    let expected = match view.source() {
+        IpAddr::V4(_) => (ICMP, ECHO_V4),
+        IpAddr::V6(_) => (ICMPV6, ECHO_V6),
+    };
+    is_whole && (view.protocol(), kind) == (expected.0, Some(expected.1))
+}
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+const ECHO_V4: u8 = 8;
+const ECHO_V6: u8 = 128;

@@ -111,9 +111,13 @@ impl PacketTunnel {
                     let _ = again;
                     return TunnelError::AddressLost(lost.collect::<Vec<_>>().join(" and "));
                 }
-                Err(TunnelError::Open(OpenStreamError::Closed)) => {
-                    return OpenStreamError::Closed.into();
-                }
+                // Waiting would not help.
+                Err(
+                    error @ (TunnelError::Open(OpenStreamError::Closed)
+                    | TunnelError::NotCarried
+                    | TunnelError::LimitReached
+                    | TunnelError::Malformed),
+                ) => return error,
                 Err(error) => {
                     tracing::debug!(%error, "there is no tunnel yet");
                     tokio::select! {

@@ -12,12 +12,14 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use super::TunError;
 use crate::links::{Link, LinkError, ask_kernel};
@@ -43,6 +45,9 @@ impl TunRoutes {
         let mut known = addresses(&links.borrow_and_update());
         let begun = ask_kernel(|handle| async move {
             let begun = begin(&handle, name, &families, &known).await;
+            if begun.is_err() {
+                let _ = remove_all(&handle).await;
+            }
             Ok((begun.map_err(|error| error.to_string()), known))
         });
         let failed = |reason: String| TunError::SetUp {
@@ -54,12 +59,16 @@ impl TunRoutes {
         begun.map_err(failed)?;
         let following = tokio::spawn(async move {
             while links.changed().await.is_ok() {
-                let now = addresses(&links.borrow_and_update());
-                if now != known {
-                    if let Err(error) = change(&known, &now).await {
-                        tracing::warn!(%error, "not all links answer by themselves");
+                let mut now = addresses(&links.borrow_and_update());
+                while now != known {
+                    match change(&known, &now).await {
+                        Ok(()) => known = now.clone(),
+                        Err(error) => {
+                            tracing::warn!(%error, "not all links answer by themselves yet");
+                            sleep(AGAIN).await;
+                            now = addresses(&links.borrow_and_update());
+                        }
                     }
-                    known = now;
                 }
             }
         });
@@ -67,8 +76,10 @@ impl TunRoutes {
     }
 
     /// Ends it: the rules are gone when this returns.
-    pub async fn end(self) {
+    pub async fn end(mut self) {
         self.following.abort();
+        // It may be about to add one.
+        let _ = (&mut self.following).await;
         let gone = ask_kernel(|handle| async move {
             let gone = remove_all(&handle).await;
             Ok(gone.map_err(|error| error.to_string()))
@@ -104,6 +115,7 @@ async fn begin(
     remove_all(handle).await?;
     let mut found = handle.link().get().match_name(name.to_owned()).execute();
     let index = found.try_next().await?.map_or(0, |link| link.header.index);
+    let mut carried = Vec::new();
     for family in families {
         let route = match family {
             IpAddr::V4(_) => RouteMessageBuilder::<Ipv4Addr>::new()
@@ -118,13 +130,20 @@ async fn begin(
         match handle.route().add(route).execute().await {
             // A machine without IPv6 does with IPv4.
             Err(error) if family.is_ipv6() => tracing::debug!(%error, "no IPv6 by the tunnel"),
-            added => added?,
+            added => {
+                added?;
+                carried.push(*family);
+            }
         }
     }
-    for address in links {
+    let is_carried = |address: &IpAddr| {
+        let mut carried = carried.iter();
+        carried.any(|family| family.is_ipv4() == address.is_ipv4())
+    };
+    for address in links.iter().filter(|address| is_carried(address)) {
         add(handle, *address, Rule::OfLink).await?;
     }
-    for family in families {
+    for family in &carried {
         add(handle, *family, Rule::NotByDefault).await?;
         add(handle, *family, Rule::ToDevice).await?;
     }
@@ -134,8 +153,17 @@ async fn begin(
 async fn change(before: &BTreeSet<IpAddr>, now: &BTreeSet<IpAddr>) -> Result<(), LinkError> {
     ask_kernel(|handle| async move {
         for address in now.difference(before) {
-            if let Err(error) = add(&handle, *address, Rule::OfLink).await {
-                tracing::debug!(%error, %address, "no rule for an address");
+            let version = version_of(*address);
+            // What a change that failed half-way has added.
+            remove(&handle, version, |rule| is_of(rule, *address)).await;
+            match add(&handle, *address, Rule::OfLink).await {
+                Err(error) if address.is_ipv6() => {
+                    tracing::debug!(%error, %address, "no rule for an address");
+                }
+                added => added.map_err(|error| LinkError::Dump {
+                    what: "rules",
+                    reason: error.to_string(),
+                })?,
             }
         }
         for address in before.difference(now) {
@@ -237,3 +265,5 @@ const TABLE: u32 = 5210;
 const OF_LINK: u32 = 5208;
 const NOT_BY_DEFAULT: u32 = 5209;
 const TO_DEVICE: u32 = 5210;
+/// Before rules that could not be changed are changed again.
+const AGAIN: Duration = Duration::from_secs(1);

@@ -41,6 +41,8 @@ pub(super) async fn run(
         code = &mut ended => return code,
         enclosed = enclosure.device() => enclosed?.start().await?,
     };
+    // The mount keeps it.
+    drop(servers);
     let carried = tunnel.carry(tun, names);
     tokio::select! {
         code = &mut ended => code,

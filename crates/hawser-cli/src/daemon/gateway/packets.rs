@@ -37,18 +37,25 @@ impl Packets {
         let networks = carried(&config.packet_pool).await?;
         let mut pool = AddressPool::new(&networks).context("--packet-pool")?;
         let addresses = PacketAddresses::open(state)?;
+        let peers = Arc::new(GatewayStore::open(state)?);
         for (key, number) in addresses.given() {
-            pool.remember(ClientId::new(*key.as_bytes()), number);
+            if peers.is_peer(&key) {
+                pool.remember(ClientId::new(*key.as_bytes()), number);
+            }
         }
+        let addresses = Arc::new(addresses);
         let begun = begin(&pool, kind).await;
         let (tun, device, exit) = begun.context("--packet-exit")?;
-        let peers = GatewayStore::open(state)?;
         let keep = move |client: ClientId, number| {
             let key = PublicKey::from_bytes(client.to_bytes());
-            let _ = peers.reload_if_changed();
-            if let Err(error) = addresses.give(key, number, |key| peers.is_peer(key)) {
-                tracing::warn!(%error, "a client's inner address is not remembered");
-            }
+            let (peers, addresses) = (Arc::clone(&peers), Arc::clone(&addresses));
+            // Writing waits for disks and for other processes.
+            tokio::task::spawn_blocking(move || {
+                let _ = peers.reload_if_changed();
+                if let Err(error) = addresses.give(key, number, |key| peers.is_peer(key)) {
+                    tracing::warn!(%error, "a client's inner address is not remembered");
+                }
+            });
         };
         let nets = pool.gateway();
         let exchange = Arc::new(Exchange::new(tun, pool, policy, keep));
@@ -93,7 +100,11 @@ async fn begin(pool: &AddressPool, kind: ExitKind) -> anyhow::Result<(Tun, Strin
     set_up(&device, &wanted).await?;
     let mut guard = Command::new(std::env::current_exe()?);
     guard.arg("guard");
-    let guard = Guard::start(guard).context("can't start a guard")?;
-    let exit = PacketExit::begin(&device, &addresses, kind, guard)?;
+    let name = device.clone();
+    let beginning = tokio::task::spawn_blocking(move || {
+        let guard = Guard::start(guard).context("can't start a guard")?;
+        anyhow::Ok(PacketExit::begin(&name, &addresses, kind, guard)?)
+    });
+    let exit = beginning.await??;
     Ok((Tun::new(file)?, device, exit))
 }
