@@ -48,7 +48,7 @@ int main(void)
 	FIELD(settings, policy);
 	FIELD(settings, auto_mode);
 	FIELD(settings, process);
-	FIELD(settings, unused);
+	FIELD(settings, packets);
 	STRUCT("Action", action);
 	FIELD(action, class);
 	FIELD(action, mode);

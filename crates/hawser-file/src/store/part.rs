@@ -346,14 +346,23 @@ fn begin(
 
 /// Keeps other processes away from the file until it is closed.
 fn lock(file: &File, name: &FileName) -> Result<(), ReceiveError> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(ReceiveError::Busy {
-            name: name.to_string(),
-        }),
-        // A file system without locks is no reason to receive nothing.
-        _ => Ok(()),
+    for _ in 0..LOCK_TRIES {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            // A program that is just being started has copies of all descriptors for a moment, one
+            // of a file among them that was closed meanwhile.
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            // A file system without locks is no reason to receive nothing.
+            _ => return Ok(()),
+        }
     }
+    Err(ReceiveError::Busy {
+        name: name.to_string(),
+    })
 }
+
+/// Tries of a lock that somebody has.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 fn system_time(time: FileTime) -> Option<SystemTime> {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
