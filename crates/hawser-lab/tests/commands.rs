@@ -122,6 +122,9 @@ fn fairness_finds_both_on_the_link() {
         "--direction",
         "put",
         "--only-hawser",
+        // Beside an association plain TCP is done before both are measured.
+        "--transport",
+        "tcp",
     ];
     let Some(report) = report("fairness", &arguments) else {
         return;
