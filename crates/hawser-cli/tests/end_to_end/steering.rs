@@ -280,8 +280,16 @@ impl Scene {
         }
     }
 
+    /// Over TCP channels: what an association sends twice is not counted by its session.
     fn up(&self) -> Daemon {
-        let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway"];
+        let arguments = [
+            "up",
+            "--listen",
+            "127.0.0.1:0",
+            "--transport",
+            "tcp",
+            "--gateway",
+        ];
         let invite = self.place.invite();
         let up = self
             .place
