@@ -2,12 +2,12 @@
 
 /// A sum of 16-bit words that has not been folded yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sum(u64);
+pub struct Sum(u64);
 
 impl Sum {
     /// Adds bytes as big-endian words; a last odd byte is the upper half of a word. So only the
     /// last of several pieces may have an odd length.
-    pub(crate) fn add(mut self, bytes: &[u8]) -> Self {
+    pub fn add_bytes(mut self, bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(4);
         for word in &mut words {
             self.0 += u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
@@ -20,12 +20,12 @@ impl Sum {
     }
 
     /// Adds one word.
-    pub(crate) const fn add_word(self, word: u16) -> Self {
+    pub const fn add_word(self, word: u16) -> Self {
         Self(self.0 + word as u64)
     }
 
     /// The sum folded to 16 bits, not complemented.
-    pub(crate) const fn fold(self) -> u16 {
+    pub const fn fold(self) -> u16 {
         let mut sum = self.0;
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);
@@ -34,7 +34,7 @@ impl Sum {
     }
 
     /// The checksum: the complement of the folded sum.
-    pub(crate) const fn finish(self) -> u16 {
+    pub const fn finish(self) -> u16 {
         !self.fold()
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn put_checksum(packet: &mut [u8], place: usize, pseudo: Sum, from: u
         return false;
     };
     field.fill(0);
-    let sum = pseudo.add(covered).finish();
+    let sum = pseudo.add_bytes(covered).finish();
     covered[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     true
 }
@@ -66,9 +66,9 @@ mod tests {
 
     #[test]
     fn matches_the_example_of_rfc_1071() {
-        let sum = Sum::default().add(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        let sum = Sum::default().add_bytes(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.fold(), 0xddf2);
-        assert_eq!(Sum::default().add(&[0xab]).fold(), 0xab00);
+        assert_eq!(Sum::default().add_bytes(&[0xab]).fold(), 0xab00);
     }
 
     #[test]
@@ -88,10 +88,10 @@ mod tests {
             bytes.extend_from_slice(&[0x45, 0]);
             let even = bytes.len() & !1;
             bytes.truncate(even);
-            let before = Sum::default().add(&bytes).finish();
+            let before = Sum::default().add_bytes(&bytes).finish();
             let old = u16::from_be_bytes([bytes[place], bytes[place + 1]]);
             bytes[place..place + 2].copy_from_slice(&new.to_be_bytes());
-            let after = Sum::default().add(&bytes).finish();
+            let after = Sum::default().add_bytes(&bytes).finish();
             prop_assert_eq!(updated(before, old, new), after);
         }
     }

@@ -41,7 +41,7 @@ pub fn too_big(packet: &PacketView<'_>, mtu: u16, from: IpAddr) -> Option<Vec<u8
             message.extend_from_slice(&from.octets());
             message.extend_from_slice(&to.octets());
             let pseudo = Sum::default()
-                .add(&message[8..])
+                .add_bytes(&message[8..])
                 .add_word(length)
                 .add_word(u16::from(ICMPV6));
             message.extend_from_slice(&[2, 0, 0, 0, 0, 0]);
@@ -187,7 +187,7 @@ mod tests {
             IpVersion::V6 => &packet[8..40],
         };
         let length = view.transport().len() as u16;
-        let sum = Sum::default().add(addresses).add_word(length);
+        let sum = Sum::default().add_bytes(addresses).add_word(length);
         let sum = sum.add_word(u16::from(view.protocol()));
         (view.header_length(), sum)
     }
@@ -211,12 +211,12 @@ mod tests {
             );
             let sum = match version {
                 4 => {
-                    assert_eq!(Sum::default().add(&answer[..20]).finish(), 0);
+                    assert_eq!(Sum::default().add_bytes(&answer[..20]).finish(), 0);
                     Sum::default()
                 }
                 _ => pseudo(&answer).1,
             };
-            assert_eq!(sum.add(read.transport()).finish(), 0);
+            assert_eq!(sum.add_bytes(read.transport()).finish(), 0);
             // No error about an error.
             assert_eq!(too_big(&read, 1300, here(version)), None);
             assert_eq!(too_big(&view, 1300, here(10 - version)), None);
@@ -247,7 +247,7 @@ mod tests {
                 let mut packet = syn(version, options);
                 assert!(clamp_segment_size(&mut packet, 1400));
                 let (start, sum) = pseudo(&packet);
-                assert_eq!(sum.add(&packet[start..]).finish(), 0, "{options:?}");
+                assert_eq!(sum.add_bytes(&packet[start..]).finish(), 0, "{options:?}");
                 let place = segment_size(&packet[start..]).unwrap() + start;
                 assert_eq!(packet[place..place + 2], u16::to_be_bytes(most));
                 assert!(!clamp_segment_size(&mut packet, 1400));

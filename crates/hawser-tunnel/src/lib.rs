@@ -6,7 +6,7 @@
 //! `docs/design/packet.md` explains the decisions.
 #![forbid(unsafe_code)]
 
-mod checksum;
+pub mod checksum;
 mod flow_key;
 #[doc(hidden)]
 pub mod fuzzing;

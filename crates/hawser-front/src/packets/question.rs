@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bytes::{BufMut as _, Bytes};
+use hawser_tunnel::checksum::Sum;
 use hawser_tunnel::packet::PacketView;
 
 use super::terms::Inner;
@@ -97,15 +98,10 @@ fn addresses_of(packet: &[u8], header: usize) -> &[u8] {
     &packet[begin..header]
 }
 
-/// RFC 1071; only the last part may have an odd length.
+/// Only the last part may have an odd length.
 fn checksum(parts: &[&[u8]]) -> u16 {
-    let words = parts.iter().flat_map(|part| part.chunks(2));
-    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
-    let mut sum: u32 = words.map(word).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    let add = |sum: Sum, part: &&[u8]| sum.add_bytes(part);
+    parts.iter().fold(Sum::default(), add).finish()
 }
 
 const PORT: u16 = 53;

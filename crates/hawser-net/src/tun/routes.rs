@@ -10,18 +10,19 @@
 //! daemon has left do no harm until the next one takes them back.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
-use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
+use rtnetlink::{Handle, IpVersion};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::TunError;
+use super::set_up::{MAIN, default_route};
 use crate::links::{Link, LinkError, ask_kernel};
 
 /// What this machine sends goes to the device, for as long as this lives, or until it has ended.
@@ -117,16 +118,7 @@ async fn begin(
     let index = found.try_next().await?.map_or(0, |link| link.header.index);
     let mut carried = Vec::new();
     for family in families {
-        let route = match family {
-            IpAddr::V4(_) => RouteMessageBuilder::<Ipv4Addr>::new()
-                .output_interface(index)
-                .table_id(TABLE)
-                .build(),
-            IpAddr::V6(_) => RouteMessageBuilder::<Ipv6Addr>::new()
-                .output_interface(index)
-                .table_id(TABLE)
-                .build(),
-        };
+        let route = default_route(index, *family, TABLE);
         match handle.route().add(route).execute().await {
             // A machine without IPv6 does with IPv4.
             Err(error) if family.is_ipv6() => tracing::debug!(%error, "no IPv6 by the tunnel"),
@@ -259,7 +251,6 @@ const fn version_of(address: IpAddr) -> IpVersion {
 
 /// What stands for this machine itself as the way in.
 const OWN: &str = "lo";
-const MAIN: u32 = 254;
 const TABLE: u32 = 5210;
 /// Before the main table (32766), and in this order.
 const OF_LINK: u32 = 5208;

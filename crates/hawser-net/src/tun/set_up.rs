@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures_util::TryStreamExt as _;
 use ipnet::IpNet;
+use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
 use super::TunError;
@@ -67,26 +68,27 @@ async fn apply(handle: &Handle, name: &str, wanted: &TunAddresses) -> Result<(),
             added => added?,
         }
         if wanted.is_default {
-            add_default_route(handle, index, net.addr()).await?;
+            let route = default_route(index, net.addr(), MAIN);
+            handle.route().add(route).execute().await?;
         }
     }
     Ok(())
 }
 
-async fn add_default_route(
-    handle: &Handle,
-    index: u32,
-    family: IpAddr,
-) -> Result<(), rtnetlink::Error> {
-    let route = match family {
+/// A default route by a device, of the family of an address, in a table.
+pub(super) fn default_route(index: u32, family: IpAddr, table: u32) -> RouteMessage {
+    match family {
         IpAddr::V4(_) => RouteMessageBuilder::<Ipv4Addr>::new()
             .output_interface(index)
+            .table_id(table)
             .build(),
         IpAddr::V6(_) => RouteMessageBuilder::<Ipv6Addr>::new()
             .output_interface(index)
+            .table_id(table)
             .build(),
-    };
-    handle.route().add(route).execute().await
+    }
 }
 
+/// The table that the system has for its own routes.
+pub(super) const MAIN: u32 = 254;
 const LOOPBACK_MTU: u16 = u16::MAX;

@@ -168,7 +168,7 @@ impl Joinable {
             _ => return None,
         };
         let is_right = || {
-            let sum = pseudo_header(&view, transport.len()).add(transport);
+            let sum = pseudo_header(&view, transport.len()).add_bytes(transport);
             sum.finish() == 0
         };
         let has_payload = length >= least && length < transport.len();

@@ -94,7 +94,7 @@ impl<'a> Split<'a> {
             let place = start + usize::from(self.header.checksum_offset);
             // The field has the sum of the pseudo header.
             let sum = packet.get(place..place + 2).unwrap_or_default();
-            let pseudo = Sum::default().add(sum);
+            let pseudo = Sum::default().add_bytes(sum);
             if put_checksum(packet, place, pseudo, start) && self.packet.protocol() == UDP {
                 avoid_zero(packet, place);
             }
@@ -187,7 +187,7 @@ pub(super) fn pseudo_header(packet: &PacketView<'_>, length: usize) -> Sum {
         IpVersion::V4 => &packet.bytes()[12..20],
         IpVersion::V6 => &packet.bytes()[8..40],
     };
-    let sum = Sum::default().add(addresses).add_word(length as u16);
+    let sum = Sum::default().add_bytes(addresses).add_word(length as u16);
     sum.add_word(u16::from(packet.protocol()))
 }
 

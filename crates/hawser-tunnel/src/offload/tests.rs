@@ -59,11 +59,13 @@ fn assert_right(packet: &[u8]) {
     let view = PacketView::parse(packet).unwrap();
     assert_eq!(view.trailing(), 0);
     let transport = view.transport();
-    let sum = pseudo_header(&view, transport.len()).add(transport);
+    let sum = pseudo_header(&view, transport.len()).add_bytes(transport);
     assert_eq!(sum.finish(), 0);
     if packet[0] >> 4 == 4 {
         assert_eq!(
-            Sum::default().add(&packet[..view.header_length()]).finish(),
+            Sum::default()
+                .add_bytes(&packet[..view.header_length()])
+                .finish(),
             0
         );
     }

@@ -24,7 +24,7 @@ pub(crate) fn ip(version: u8, protocol: u8, transport: Vec<u8>) -> Vec<u8> {
             header[2..4].copy_from_slice(&total.to_be_bytes());
             header.extend_from_slice(&Ipv4Addr::new(192, 0, 2, 1).octets());
             header.extend_from_slice(&Ipv4Addr::new(198, 51, 100, 2).octets());
-            let sum = Sum::default().add(&header).finish();
+            let sum = Sum::default().add_bytes(&header).finish();
             header[10..12].copy_from_slice(&sum.to_be_bytes());
             header
         }

@@ -110,7 +110,7 @@ fn a_mark_is_set_where_it_is_understood_and_the_checksum_stays_right() {
                 4 => {
                     bytes[1] = 0xb8 | ecn;
                     bytes[10..12].fill(0);
-                    let sum = Sum::default().add(&bytes[..20]).finish();
+                    let sum = Sum::default().add_bytes(&bytes[..20]).finish();
                     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
                 }
                 _ => (bytes[0], bytes[1]) = (0x6b, 0x80 | ecn << 4 | 0x0f),
@@ -122,7 +122,7 @@ fn a_mark_is_set_where_it_is_understood_and_the_checksum_stays_right() {
             assert_eq!(packet.ecn() == Ecn::Congested, marked);
             assert_eq!(packet.dscp(), 46);
             if version == 4 {
-                assert_eq!(Sum::default().add(&bytes[..20]).finish(), 0);
+                assert_eq!(Sum::default().add_bytes(&bytes[..20]).finish(), 0);
             }
         }
     }
