@@ -9,6 +9,7 @@ mod config;
 mod message;
 mod path_links;
 mod sample;
+mod tunnel;
 mod writer;
 
 pub use back_off::AssociationBackOff;
@@ -16,4 +17,5 @@ pub use config::{association_config, below_seal};
 pub use message::{record_of, send_waiting};
 pub use path_links::PathLinks;
 pub use sample::AssociationState;
+pub use tunnel::{AssociationTunnel, TunnelStats};
 pub use writer::{AssociationWriter, Instructions, Next, Step};

@@ -10,8 +10,9 @@ mod transmit;
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use hawser_sched::PathView;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, Instant};
+use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
 use feedback::Feedback;
@@ -25,7 +26,7 @@ use crate::receive::Inbound;
 use crate::send::{Outbound, OwnerBacklog};
 use crate::{
     AssociationConfig, Backlog, Event, LinkInfo, Local, Message, PathSnapshot, Received, Route,
-    SendError,
+    SendError, ToPlace, Turn,
 };
 
 /// One end of an association.
@@ -106,6 +107,45 @@ impl Association {
             Some(flow) => flow.outbound.send(now, stream, message),
             None => Err(SendError::Full),
         }
+    }
+
+    /// Queues a message that leaves over one path, and is never sent again: it arrives in any
+    /// order, late, or not at all. What waits for a path that goes or falls silent is dropped.
+    ///
+    /// # Errors
+    /// Fails when the send buffer is full, the association is closing, or there is no
+    /// [`AssociationConfig::placed_stream`].
+    pub fn send_over(&mut self, path: PathId, payload: Bytes) -> Result<(), SendError> {
+        if self.is_closed || !self.shutdown.is_open() {
+            return Err(SendError::Closing);
+        }
+        match &mut self.flow {
+            Some(flow) => flow.outbound.send_over(&self.paths, path, payload),
+            None => Err(SendError::Full),
+        }
+    }
+
+    /// Shows the paths that [`Self::send_over`] may use, in ascending order of their numbers, each
+    /// with the payload for which it has room: what leaves over it in the next moments. More would
+    /// only wait there; less, and the path would run empty between two looks, and count as one that
+    /// nobody uses in full.
+    pub fn show_rooms(&mut self, now: Instant, turn: Turn, show: impl FnMut(&PathView, ByteCount)) {
+        if let Some(flow) = self.flow.as_ref().filter(|_| !self.is_closed) {
+            flow.outbound.show_rooms(now, &mut self.paths, turn, show);
+        }
+    }
+
+    /// Tells what the owner still has to place: a path without room then counts as busy, not as
+    /// idle. The default is nothing.
+    pub fn set_to_place(&mut self, to_place: ToPlace) {
+        if let Some(flow) = &mut self.flow {
+            flow.outbound.set_to_place(to_place);
+        }
+    }
+
+    /// Returns the next message that the peer has placed.
+    pub fn receive_placed(&mut self) -> Option<Received> {
+        self.flow.as_mut()?.inbound.receive_placed()
     }
 
     /// Returns the next message that is complete and in order.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::ByteCount;
-use hawser_wire::sctp::Framing;
+use hawser_wire::sctp::{Framing, StreamNumber};
 
 /// Configuration of an association.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +65,11 @@ pub struct AssociationConfig {
     pub interleaving: bool,
     /// FORWARD-TSN is offered (RFC 3758), so that messages can be abandoned.
     pub partial_reliability: bool,
+    /// Stream of messages that the owner places ([`Association::send_over`]). Both ends have to
+    /// know it, and use it for nothing else. It needs I-DATA and FORWARD-TSN.
+    ///
+    /// [`Association::send_over`]: crate::Association::send_over
+    pub placed_stream: Option<StreamNumber>,
     /// Maximum packet size that paths over IPv4 are probed for, with the SCTP header; over IPv6 it
     /// is 20 bytes less, for the longer IP header. A value below [`Self::BASE_PACKET`], for
     /// experiments, is used on every path without probing.
@@ -212,6 +217,7 @@ impl Default for AssociationConfig {
             policy: ChunkPolicy::Auto,
             interleaving: true,
             partial_reliability: true,
+            placed_stream: None,
             max_packet: 1472,
         }
     }

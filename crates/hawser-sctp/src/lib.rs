@@ -30,8 +30,8 @@ pub use endpoint::{AssociationId, ConnectError, Endpoint, EndpointConfig, Handle
 pub use error::{Closed, Misbehaviour, SendError};
 pub use event::Event;
 pub use hawser_wire::sctp::Framing;
-pub use receive::{End, Received};
-pub use route::{LinkInfo, Local, PathSelector, Route, Transmit};
+pub use receive::{Carrier, End, Received};
+pub use route::{LinkInfo, Local, PathSelector, Route, ToPlace, Transmit, Turn};
 pub use send::{Message, OwnerBacklog, Reliability};
 pub use snapshot::{Backlog, PathSnapshot};
 pub use traffic::Traffic;

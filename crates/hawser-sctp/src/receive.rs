@@ -9,7 +9,7 @@ mod message;
 mod tests;
 
 use bytes::Bytes;
-use hawser_types::Instant;
+use hawser_types::{Instant, PathId};
 use hawser_wire::sctp::{Data, DataOrder, ForwardTsn, Sack, StreamNumber, Tsn};
 
 use crate::AssociationConfig;
@@ -19,7 +19,7 @@ use arrivals::{Arrivals, Novelty};
 use assembly::Assembly;
 use message::charge;
 
-pub use message::{End, Received};
+pub use message::{Carrier, End, Received};
 
 /// The receiving half of an association.
 ///
@@ -61,7 +61,7 @@ impl Inbound {
             partial,
             capacity: capacity as usize,
             arrivals: Arrivals::new(initial),
-            assembly: Assembly::new(capacity as usize, interleaving),
+            assembly: Assembly::new(capacity as usize, interleaving, config.placed_stream),
             acknowledger: Acknowledger::new(config.sack_delay, capacity as u32),
             holes: 0,
             unknown_stream: None,
@@ -78,8 +78,13 @@ impl Inbound {
         self.acknowledger.acknowledge_at(now);
     }
 
-    /// Handles a part of a message.
-    pub(crate) fn on_data(&mut self, now: Instant, mut data: Data) -> Result<(), Misbehaviour> {
+    /// Handles a part of a message that came over this path.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Instant,
+        mut data: Data,
+        path: Option<PathId>,
+    ) -> Result<(), Misbehaviour> {
         if matches!(data.order, DataOrder::Interleaved { .. }) != self.interleaving {
             return Err(Misbehaviour::WrongDataKind);
         }
@@ -90,7 +95,7 @@ impl Inbound {
         let novelty = self.arrivals.novelty(data.tsn);
         if novelty == Novelty::Known {
             self.acknowledger.on_duplicate(data.tsn);
-            return Ok(());
+            return self.on_known(data, path);
         }
         if novelty == Novelty::TooFar || !self.has_room(&data) {
             self.acknowledger.hurry();
@@ -109,7 +114,20 @@ impl Inbound {
         if data.payload.len() < COPIED_BELOW || self.assembly.held() > self.capacity / FREE_PART {
             data.payload = Bytes::copy_from_slice(&data.payload);
         }
-        self.assembly.insert(position, data)
+        self.assembly.insert(position, data, path)
+    }
+
+    /// Handles a part whose TSN has come or was passed over. A placed message that comes after the
+    /// peer has given it up is handed on all the same, once.
+    fn on_known(&mut self, mut data: Data, path: Option<PathId>) -> Result<(), Misbehaviour> {
+        if !self.assembly.is_placed(&data) || !self.has_room(&data) {
+            return Ok(());
+        }
+        let Some(position) = self.arrivals.take_passed_over(data.tsn) else {
+            return Ok(());
+        };
+        data.payload = Bytes::copy_from_slice(&data.payload);
+        self.assembly.insert(position, data, path)
     }
 
     /// Handles messages that the peer has abandoned.
@@ -168,6 +186,14 @@ impl Inbound {
     /// Returns the next message that can be delivered.
     pub(crate) fn receive(&mut self) -> Option<Received> {
         let received = self.assembly.receive()?;
+        let window = self.window();
+        self.acknowledger.on_window(window, self.capacity as u32);
+        Some(received)
+    }
+
+    /// Returns the next message that the peer has placed.
+    pub(crate) fn receive_placed(&mut self) -> Option<Received> {
+        let received = self.assembly.receive_placed()?;
         let window = self.window();
         self.acknowledger.on_window(window, self.capacity as u32);
         Some(received)

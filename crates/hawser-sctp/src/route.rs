@@ -58,6 +58,27 @@ impl PathSelector {
     }
 }
 
+/// How much room is shown, where the owner places messages and others wait as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// As much as the others have had.
+    Own,
+    /// All there is.
+    Any,
+}
+
+/// What the owner still has to place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToPlace {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Messages that it would not place now: others need not wait for them.
+    Later,
+    /// Messages that it places as soon as those before have left and others have had as much.
+    InTurn,
+}
+
 /// A datagram to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {

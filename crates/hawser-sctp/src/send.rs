@@ -6,9 +6,12 @@ mod choose;
 mod duplicate;
 mod job;
 mod message;
+mod placed;
 mod queue;
 mod recovery;
 mod reports;
+mod rooms;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -18,9 +21,10 @@ mod window;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler};
 use hawser_types::{ByteCount, Instant, PathId};
-use hawser_wire::sctp::{ForwardTsn, Framing, StreamNumber};
+use hawser_wire::sctp::{DataOrder, ForwardTsn, Framing, StreamNumber};
 use smallvec::SmallVec;
 
 use crate::handshake::Negotiated;
@@ -30,9 +34,11 @@ use abandon::Abandon;
 use duplicate::Budget;
 use job::Job;
 use message::{MessageId, OVERHEAD};
+use placed::Placed;
 use queue::{Next, Queue};
+use shares::Shares;
 use train::Train;
-use window::{Record, Transmission, Window};
+use window::{Record, Status, Transmission, Window};
 
 pub use message::{Message, OwnerBacklog, Reliability};
 
@@ -43,6 +49,9 @@ pub use message::{Message, OwnerBacklog, Reliability};
 #[derive(Debug)]
 pub(crate) struct Outbound {
     queue: Queue,
+    /// Messages whose path the owner has chosen.
+    placed: Placed,
+    shares: Shares,
     window: Window,
     framing: Framing,
     abandon: Abandon,
@@ -84,9 +93,14 @@ impl Outbound {
     pub(crate) fn new(config: &AssociationConfig, negotiated: &Negotiated) -> Self {
         Self {
             queue: Queue::new(negotiated.interleaving, config.framing),
+            placed: Placed::new(placed_stream(config, negotiated)),
+            shares: Shares::default(),
             window: Window::new(negotiated.initial_tsn, config.framing),
             framing: config.framing,
-            abandon: Abandon::new(negotiated.partial_reliability),
+            abandon: Abandon::new(
+                negotiated.partial_reliability,
+                keeps_all(config, negotiated),
+            ),
             scheduler: config.policy.scheduler(),
             streams: negotiated.outbound_streams,
             send_buffer: config.send_buffer.as_u64(),
@@ -116,7 +130,7 @@ impl Outbound {
         stream: StreamNumber,
         message: Message,
     ) -> Result<(), SendError> {
-        if stream.value() >= self.streams {
+        if stream.value() >= self.streams || Some(stream) == self.placed.stream() {
             let count = self.streams;
             return Err(SendError::NoSuchStream { stream, count });
         }
@@ -133,6 +147,51 @@ impl Outbound {
         let id = self.abandon.add(now, stream, message.reliability);
         self.queue.push(stream, message, id);
         Ok(())
+    }
+
+    /// Queues a message that leaves over this path, once.
+    pub(crate) fn send_over(
+        &mut self,
+        paths: &Paths,
+        id: PathId,
+        payload: Bytes,
+    ) -> Result<(), SendError> {
+        if self.placed.stream().is_none() {
+            let count = self.streams;
+            let stream = StreamNumber::default();
+            return Err(SendError::NoSuchStream { stream, count });
+        }
+        let (size, max) = (ByteCount::from(payload.len()), self.max_message);
+        if size == ByteCount::ZERO || size > max {
+            return Err(SendError::Size { size, max });
+        }
+        let held = self.held();
+        let is_full = held > 0 && held + size.as_u64() + OVERHEAD > self.send_buffer;
+        if is_full || self.window.len() >= MAX_CHUNKS {
+            return Err(SendError::Full);
+        }
+        let framing = self.framing;
+        let packet = paths.path(id).map_or(0, |path| path.packet_size);
+        let room = packet.saturating_sub(framing.packet_header());
+        let limit = |stream, order: &DataOrder| {
+            let header = framing.data_header(stream, order, Some(0));
+            framing.payload_within(room, header, order)
+        };
+        for data in self.placed.cut(payload, limit) {
+            let bytes = data.payload.len();
+            let chunk = self.window.push_placed(data);
+            self.placed.push(id, chunk, bytes);
+        }
+        self.shares.on_placed(size.as_u64());
+        Ok(())
+    }
+
+    /// Gives up what waits for a path.
+    fn drop_placed(&mut self, path: PathId) {
+        for chunk in self.placed.remove_path(path) {
+            self.window.end_placed(chunk, Status::Abandoned);
+        }
+        self.abandon.advance(&self.window);
     }
 
     /// Sets how much the owner holds back.
@@ -267,6 +326,19 @@ impl Outbound {
             self.events.push_back(Event::Writable);
         }
     }
+}
+
+/// The stream of messages that the owner places, where both ends can do with it what it needs.
+fn placed_stream(config: &AssociationConfig, negotiated: &Negotiated) -> Option<StreamNumber> {
+    let stream = config.placed_stream?;
+    let is_able = negotiated.interleaving && negotiated.partial_reliability;
+    (is_able && stream.value() < negotiated.outbound_streams).then_some(stream)
+}
+
+/// Tells whether the peer keeps what it has acknowledged beyond a hole. Those under a seal are
+/// Hawser's, which do; any other may drop it (RFC 9260 §6.2).
+fn keeps_all(config: &AssociationConfig, negotiated: &Negotiated) -> bool {
+    config.framing == Framing::Compact && negotiated.interleaving
 }
 
 /// Fraction of the buffer (1/64) up to which a message is small.

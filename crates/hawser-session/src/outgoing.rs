@@ -26,13 +26,18 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
+    /// The SCTP stream of packets of tunnels, which no record uses. It is low, since its number is
+    /// in front of each of them.
+    pub const TUNNEL_STREAM: u16 = 1;
+
     /// Returns the SCTP stream that carries the record, of `count` to send on. Commands and state
-    /// have the first SCTP stream for themselves; the session's streams share the others.
+    /// have the first SCTP stream for themselves; the session's streams share those that are left.
     pub fn sctp_stream(&self, count: u16) -> u16 {
-        let others = u64::from(count.saturating_sub(1));
+        let first = Self::TUNNEL_STREAM + 1;
+        let others = u64::from(count.saturating_sub(first));
         match (self.stream.value().checked_sub(1), others) {
             (None, _) | (_, 0) => 0,
-            (Some(number), others) => (number % others + 1) as u16,
+            (Some(number), others) => (number % others) as u16 + first,
         }
     }
 

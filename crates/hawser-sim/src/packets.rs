@@ -1,5 +1,4 @@
-//! Packet mode over modelled links: the production code of `hawser-tunnel`, with an association on
-//! each link for its congestion control.
+//! Packet mode over modelled links: the production code of the tunnel, over an association.
 
 pub mod chaos;
 mod inner;

@@ -99,7 +99,7 @@ struct Pair {
     bounds: ReceiverConfig,
     paths: TunnelPaths,
     flying: Vec<(u64, Placed)>,
-    seal: u64,
+    place: u64,
     sent: u32,
     handed_on: BTreeSet<u32>,
     arrived: BTreeSet<u32>,
@@ -124,7 +124,7 @@ impl Pair {
             bounds,
             paths: TunnelPaths::default(),
             flying: Vec::new(),
-            seal: 0,
+            place: 0,
             sent: 0,
             handed_on: BTreeSet::new(),
             arrived: BTreeSet::new(),
@@ -187,8 +187,8 @@ impl Pair {
             }
         }
         while let Some(placed) = self.sender.poll(self.now, &mut self.paths) {
-            self.seal += 1;
-            self.flying.push((self.seal, placed));
+            self.place += 1;
+            self.flying.push((self.place, placed));
         }
     }
 
@@ -196,7 +196,7 @@ impl Pair {
         if place >= self.flying.len() {
             return;
         }
-        let (seal, placed) = self.flying.remove(place);
+        let (place, placed) = self.flying.remove(place);
         self.arrived.insert(number_of(&placed.packet));
         let path = PathId::new(placed.path.value());
         let Placed { header, packet, .. } = placed;
@@ -204,7 +204,7 @@ impl Pair {
         header.put(&mut bytes);
         let read = TunnelMessage::take(&mut bytes.freeze());
         assert_eq!(read, Ok(TunnelMessage::Packet(header)));
-        self.receiver.handle(self.now, path, seal, &header, packet);
+        self.receiver.handle(self.now, path, place, &header, packet);
     }
 
     fn tell(&mut self, value: u8) {
@@ -223,11 +223,11 @@ impl Pair {
         if !self.is_hostile {
             return;
         }
-        let seal = u64::from(next(script)) << (next(script) % 56);
+        let place = u64::from(next(script)) << (next(script) % 56);
         let path = PathId::new(u32::from(next(script)));
         if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(script) {
             let packet = Bytes::from_static(&[0; 100]);
-            self.receiver.handle(self.now, path, seal, &header, packet);
+            self.receiver.handle(self.now, path, place, &header, packet);
         }
     }
 

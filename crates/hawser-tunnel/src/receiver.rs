@@ -21,9 +21,9 @@ pub use paths::PathDelay;
 /// The contract: [`Self::handle`] what arrived, drain [`Self::poll_delivery`] to `None`, and call
 /// [`Self::handle_timeout`] at [`Self::poll_timeout`].
 ///
-/// Paths are compared by the number of the sealed datagram that a packet came in, of which there
-/// is one counter for all paths. A missing packet is lost once every usable path has delivered a
-/// higher number than that of the packet which waits for it. Where all that is missing left over
+/// Paths are compared by a packet's *place* among all that the sender has placed on any path. A
+/// missing packet is lost once every usable path has delivered a higher place than that of the
+/// packet which waits for it. Where all that is missing left over
 /// one path, that path decides alone. In any case it is lost when others have waited for as long
 /// as packets are late here, see [`ReceiverConfig::max_hold`].
 ///
@@ -34,7 +34,7 @@ pub struct Receiver {
     config: ReceiverConfig,
     lanes: Vec<Option<Box<Lane>>>,
     paths: Paths,
-    /// Flows that wait: until when at most, and for a seal on every path or on one.
+    /// Flows that wait: until when at most, and for a place on every path or on one.
     deadlines: BTreeSet<(Instant, TunnelFlow)>,
     by_all: BTreeSet<(u64, TunnelFlow)>,
     by_path: BTreeSet<(PathId, u64, TunnelFlow)>,
@@ -100,21 +100,22 @@ impl Receiver {
         }
     }
 
-    /// Takes a packet that came over `path` in the datagram with the number `seal`.
+    /// Takes a packet that came over `path`. `place`: a number that grows with each packet which
+    /// the sender places on any path.
     pub fn handle(
         &mut self,
         now: Instant,
         path: PathId,
-        seal: u64,
+        place: u64,
         header: &TunnelHeader,
         packet: Bytes,
     ) {
-        self.paths.on_seal(path, seal);
+        self.paths.on_place(path, place);
         let flow = header.flow;
         let arrival = Arrival {
             now,
             path,
-            seal,
+            place,
             header,
         };
         let mut lane = self.take_lane(flow, &arrival);
@@ -141,13 +142,6 @@ impl Receiver {
         self.lanes[flow.index()] = Some(lane);
         self.resolve(path);
         self.squeeze();
-    }
-
-    /// Takes the number of a datagram that brought no packet, so that paths without packets are
-    /// not waited for either.
-    pub fn handle_seal(&mut self, path: PathId, seal: u64) {
-        self.paths.on_seal(path, seal);
-        self.resolve(path);
     }
 
     /// Sets which paths are usable, with what is known of them. All others are forgotten. Before
@@ -242,8 +236,8 @@ impl Receiver {
         lane.waiting = Some((deadline, proof));
         self.deadlines.insert((deadline, flow));
         match proof {
-            Proof::All(seal) => self.by_all.insert((seal, flow)),
-            Proof::Path(path, seal) => self.by_path.insert((path, seal, flow)),
+            Proof::All(place) => self.by_all.insert((place, flow)),
+            Proof::Path(path, place) => self.by_path.insert((path, place, flow)),
             Proof::None => true,
         };
     }
@@ -252,8 +246,8 @@ impl Receiver {
         if let Some((deadline, proof)) = lane.waiting {
             self.deadlines.remove(&(deadline, flow));
             match proof {
-                Proof::All(seal) => self.by_all.remove(&(seal, flow)),
-                Proof::Path(path, seal) => self.by_path.remove(&(path, seal, flow)),
+                Proof::All(place) => self.by_all.remove(&(place, flow)),
+                Proof::Path(path, place) => self.by_path.remove(&(path, place, flow)),
                 Proof::None => true,
             };
         }
@@ -273,8 +267,8 @@ impl Receiver {
         let Some(reached) = self.paths.reached_by_all() else {
             return;
         };
-        while let Some((seal, flow)) = self.by_all.first().copied()
-            && seal < reached
+        while let Some((place, flow)) = self.by_all.first().copied()
+            && place < reached
         {
             self.give_up(flow);
         }

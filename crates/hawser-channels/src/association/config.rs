@@ -1,7 +1,8 @@
 use hawser_sctp::{AssociationConfig, Checksum, ConnectStrategy, Framing, Selection};
 use hawser_session::seal::datagram::OVERHEAD;
-use hawser_session::{SctpPaths, SessionConfig, Side};
+use hawser_session::{Outgoing, SctpPaths, SessionConfig, Side};
 use hawser_types::ByteCount;
+use hawser_wire::sctp::StreamNumber;
 
 /// Returns the configuration of an association that carries a channel of a session.
 ///
@@ -25,6 +26,7 @@ pub fn below_seal(config: AssociationConfig) -> AssociationConfig {
     AssociationConfig {
         checksum: Checksum::LowerLayer,
         framing: Framing::Compact,
+        placed_stream: Some(StreamNumber::new(Outgoing::TUNNEL_STREAM)),
         max_packet: config.max_packet.saturating_sub(OVERHEAD),
         ..config
     }

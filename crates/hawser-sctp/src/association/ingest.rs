@@ -94,7 +94,7 @@ impl Association {
             return Ok(());
         };
         match chunk {
-            Chunk::Data(data) if takes_data => self.on_data(now, data)?,
+            Chunk::Data(data) if takes_data => self.on_data(now, route, data)?,
             Chunk::Sack(sack) => {
                 let over = self.paths.find(&route);
                 flow.outbound.on_sack(now, &sack, over, &mut self.paths)?;
@@ -127,14 +127,14 @@ impl Association {
         Ok(())
     }
 
-    fn on_data(&mut self, now: Instant, data: Data) -> Result<(), Misbehaviour> {
+    fn on_data(&mut self, now: Instant, route: Route, data: Data) -> Result<(), Misbehaviour> {
         if data.payload.is_empty() {
             let cause = Cause::NoUserData(data.tsn);
             self.end(vec![cause], Closed::Misbehaved(Misbehaviour::EmptyData));
             return Ok(());
         }
         match &mut self.flow {
-            Some(flow) => flow.inbound.on_data(now, data),
+            Some(flow) => flow.inbound.on_data(now, data, self.paths.find(&route)),
             None => Ok(()),
         }
     }

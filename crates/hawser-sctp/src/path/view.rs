@@ -11,6 +11,17 @@ impl Paths {
     /// those in reserve; then inactive ones, since a path returns only if something is sent on it.
     /// A forbidden path never carries data.
     pub(crate) fn views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) -> &[PathView] {
+        self.make_views(now, ready);
+        &self.views
+    }
+
+    /// Returns the same, ready where a packet may leave at once, for the caller to complete.
+    pub(crate) fn views_mut(&mut self, now: Instant) -> &mut [PathView] {
+        self.make_views(now, |path| path.is_ready(now));
+        &mut self.views
+    }
+
+    fn make_views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) {
         let rank = self.paths.iter().filter_map(rank).min();
         self.views.clear();
         for path in self
@@ -28,7 +39,6 @@ impl Paths {
             let beside = on_link(&self.views, link) - self.views[place].in_flight;
             self.views[place].beside = beside;
         }
-        &self.views
     }
 }
 

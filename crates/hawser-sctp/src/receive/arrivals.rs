@@ -1,3 +1,6 @@
+use std::collections::VecDeque;
+use std::ops::Range;
+
 use hawser_wire::sctp::{GapBlock, Tsn};
 
 /// The TSNs that have arrived: a cumulative TSN, and a ring of bits for those beyond it.
@@ -12,6 +15,8 @@ pub(super) struct Arrivals {
     runs: u32,
     /// Bits by the lowest 16 bits of the TSN; only those beyond the cumulative one can be set.
     bits: Box<[u64; WORDS]>,
+    /// Positions that the cumulative TSN has passed without an arrival, the latest of them.
+    passed_over: VecDeque<Range<u64>>,
 }
 
 /// Relation of a TSN to those that have arrived.
@@ -34,6 +39,7 @@ impl Arrivals {
             beyond: 0,
             runs: 0,
             bits: Box::new([0; WORDS]),
+            passed_over: VecDeque::new(),
         }
     }
 
@@ -90,21 +96,55 @@ impl Arrivals {
     pub(super) fn advance_to(&mut self, tsn: Tsn) {
         let count = tsn.since(self.cumulative);
         let end = count.min(self.beyond);
-        let mut distance = 1;
+        let (mut distance, mut missing) = (1, 1);
         while distance <= end {
             match self.window(distance).trailing_zeros() {
                 0 => {
+                    self.note_passed_over(missing..distance);
                     if !self.has(distance + 1) {
                         self.runs -= 1;
                     }
                     self.clear(distance);
                     distance += 1;
+                    missing = distance;
                 }
                 zeros => distance += zeros,
             }
         }
+        self.note_passed_over(missing..count + 1);
         self.pass(count);
         self.pass_run();
+    }
+
+    /// Returns, once, the position of a TSN that was passed over and has not arrived.
+    pub(super) fn take_passed_over(&mut self, tsn: Tsn) -> Option<u64> {
+        let back = u64::from(self.cumulative.since(tsn));
+        let position = self.passed.checked_sub(back)?;
+        let mut ranges = self.passed_over.iter();
+        let place = ranges.position(|range| range.contains(&position))?;
+        let range = self.passed_over[place].clone();
+        self.passed_over[place] = position + 1..range.end;
+        if range.start < position {
+            self.passed_over.insert(place, range.start..position);
+        }
+        self.passed_over.retain(|range| !range.is_empty());
+        if self.passed_over.len() > MAX_PASSED_OVER {
+            self.passed_over.pop_front();
+        }
+        Some(position)
+    }
+
+    /// Notes distances that the cumulative TSN passes although they are missing.
+    fn note_passed_over(&mut self, distances: Range<u32>) {
+        if distances.is_empty() {
+            return;
+        }
+        if self.passed_over.len() == MAX_PASSED_OVER {
+            self.passed_over.pop_front();
+        }
+        let position = |distance: u32| self.passed + u64::from(distance);
+        let range = position(distances.start)..position(distances.end);
+        self.passed_over.push_back(range);
     }
 
     /// Returns the runs beyond the cumulative TSN in ascending order, at most the last `most`.
@@ -184,6 +224,8 @@ impl Arrivals {
 /// Maximum distance: a gap block has 16 bits.
 const MAX_DISTANCE: u32 = 65535;
 const WORDS: usize = 1024;
+/// Holes that are remembered: what comes later than that is too late for anybody.
+const MAX_PASSED_OVER: usize = 256;
 
 #[cfg(test)]
 mod tests {

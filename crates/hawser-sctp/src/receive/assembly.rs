@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
-use hawser_wire::sctp::{Data, DataOrder, ForwardTsn, SkippedStream};
+use hawser_types::PathId;
+use hawser_wire::sctp::{Data, DataOrder, ForwardTsn, SkippedStream, StreamNumber};
 
 use super::fragments::{Dropped, FragmentKey, Fragments, Part};
-use super::message::{End, MessageHeader, PART_OVERHEAD, Received, charge};
+use super::message::{Carrier, End, MessageHeader, PART_OVERHEAD, Received, charge};
 use crate::error::Misbehaviour;
 
 /// Assembles messages from parts, and puts those of each stream in order.
@@ -13,6 +14,9 @@ pub(super) struct Assembly {
     fragments: Fragments,
     /// Streams by number, up to the highest used.
     streams: Vec<Stream>,
+    /// The stream of messages that the peer places, and those that have come.
+    placed_stream: Option<StreamNumber>,
+    placed: VecDeque<Received>,
     /// Messages that the reader may take.
     ready: VecDeque<Received>,
     /// Their buffer charge.
@@ -34,9 +38,15 @@ struct Stream {
 }
 
 impl Assembly {
-    pub(super) fn new(capacity: usize, interleaving: bool) -> Self {
+    pub(super) fn new(
+        capacity: usize,
+        interleaving: bool,
+        placed_stream: Option<StreamNumber>,
+    ) -> Self {
         Self {
             interleaving,
+            placed_stream,
+            placed: VecDeque::new(),
             fragments: Fragments::default(),
             streams: Vec::new(),
             ready: VecDeque::new(),
@@ -56,6 +66,18 @@ impl Assembly {
         !self.ready.is_empty()
     }
 
+    /// Tells whether this is a whole message that the peer has placed.
+    pub(super) fn is_placed(&self, data: &Data) -> bool {
+        let is_whole = data.first && data.last && data.unordered;
+        is_whole && Some(data.stream) == self.placed_stream
+    }
+
+    pub(super) fn receive_placed(&mut self) -> Option<Received> {
+        let received = self.placed.pop_front()?;
+        self.readable -= received.charge();
+        Some(received)
+    }
+
     pub(super) fn receive(&mut self) -> Option<Received> {
         let received = self.ready.pop_front()?;
         self.readable -= received.charge();
@@ -63,8 +85,17 @@ impl Assembly {
     }
 
     /// Adds a part that is not a duplicate; `position` is its TSN as a number that does not wrap.
-    pub(super) fn insert(&mut self, position: u64, data: Data) -> Result<(), Misbehaviour> {
-        let head = head(&data);
+    pub(super) fn insert(
+        &mut self,
+        position: u64,
+        data: Data,
+        path: Option<PathId>,
+    ) -> Result<(), Misbehaviour> {
+        let carrier = Carrier {
+            path,
+            number: position,
+        };
+        let head = head(&data, carrier);
         self.unfinished += charge(&data.payload);
         if data.first && data.last {
             let mut received = Received::of(head);
@@ -80,7 +111,10 @@ impl Assembly {
             payload: data.payload,
         };
         match self.fragments.insert(key, part, early)? {
-            Some(received) => self.sort(head, received),
+            Some(mut received) => {
+                received.carrier = carrier;
+                self.sort(head, received)
+            }
             None => Ok(()),
         }
     }
@@ -160,7 +194,10 @@ impl Assembly {
     fn make_readable(&mut self, received: Received) {
         self.unfinished -= received.charge();
         self.readable += received.charge();
-        self.ready.push_back(received);
+        match Some(received.stream) == self.placed_stream {
+            true => self.placed.push_back(received),
+            false => self.ready.push_back(received),
+        }
     }
 
     /// Tells whether the message is the next of its stream.
@@ -210,7 +247,7 @@ impl Stream {
     }
 }
 
-fn head(data: &Data) -> MessageHeader {
+fn head(data: &Data, carrier: Carrier) -> MessageHeader {
     MessageHeader {
         stream: data.stream,
         unordered: data.unordered,
@@ -221,6 +258,7 @@ fn head(data: &Data) -> MessageHeader {
             DataOrder::Sequence(number) => number.into(),
         },
         protocol: data.protocol,
+        carrier,
     }
 }
 

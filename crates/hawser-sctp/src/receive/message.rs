@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use hawser_types::PathId;
 use hawser_wire::sctp::StreamNumber;
 use smallvec::SmallVec;
 
@@ -16,9 +17,20 @@ pub struct Received {
     pub message: u32,
     /// End of the message or of the piece.
     pub end: End,
+    /// Its place among all that the peer has sent.
+    pub carrier: Carrier,
     parts: SmallVec<[Bytes; 1]>,
     /// Buffer charge while it was kept, in bytes.
     charge: usize,
+}
+
+/// Where a message comes in the order of what the peer has sent, and the path that it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carrier {
+    /// The path that its last part came over; `None` for one that is not known.
+    pub path: Option<PathId>,
+    /// TSN of that part, as a number that does not wrap.
+    pub number: u64,
 }
 
 /// How a [`Received`] ends.
@@ -58,6 +70,7 @@ impl Received {
             unordered: head.unordered,
             message: head.number,
             end: End::Whole,
+            carrier: head.carrier,
             parts: SmallVec::new(),
             charge: 0,
         }
@@ -95,6 +108,8 @@ pub(super) struct MessageHeader {
     pub(super) number: u32,
     /// Payload protocol identifier, from the first part.
     pub(super) protocol: u32,
+    /// Place and path of the part.
+    pub(super) carrier: Carrier,
 }
 
 /// Returns the buffer charge of a part.

@@ -1,6 +1,7 @@
 mod hostile;
 mod model;
 mod order;
+mod placed;
 mod sack;
 
 use std::time::Duration;
@@ -71,7 +72,7 @@ fn unordered(data: Data) -> Data {
 /// Handles a packet with these parts.
 fn packet(inbound: &mut Inbound, now: Instant, parts: impl IntoIterator<Item = Data>) {
     for part in parts {
-        inbound.on_data(now, part).unwrap();
+        inbound.on_data(now, part, None).unwrap();
     }
     inbound.on_packet_end(now);
 }

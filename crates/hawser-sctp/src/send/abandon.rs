@@ -21,8 +21,12 @@ pub(super) struct Abandon {
     /// Partial reliability is negotiated: messages sent in part can be abandoned, not only waiting
     /// ones.
     agreed: bool,
+    /// The peer keeps what it has acknowledged, so that the point may pass over it.
+    keeps: bool,
     /// Advanced.Peer.Ack.Point: every chunk before it is acknowledged or abandoned.
     point: u64,
+    /// Everything from the point to here is acknowledged.
+    seen: u64,
     due: bool,
     sent_at: Instant,
 }
@@ -39,13 +43,17 @@ struct Limited {
 }
 
 impl Abandon {
-    pub(super) fn new(agreed: bool) -> Self {
+    /// `agreed`: partial reliability was negotiated. `keeps`: the peer never drops what it has
+    /// acknowledged.
+    pub(super) fn new(agreed: bool, keeps: bool) -> Self {
         Self {
             messages: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             next: MessageId::default(),
             agreed,
+            keeps,
             point: 0,
+            seen: 0,
             due: false,
             sent_at: Instant::ZERO,
         }
@@ -174,6 +182,10 @@ impl Abandon {
         let mut end = window.first();
         while let Some(record) = window.get(end).filter(|_| end < self.point) {
             let data = &record.data;
+            if record.status != Status::Abandoned {
+                end += 1;
+                continue;
+            }
             let has_number = matches!(data.order, DataOrder::Interleaved { .. });
             // FORWARD-TSN lists no unordered messages, and need not.
             if has_number || !data.unordered {
@@ -209,16 +221,24 @@ impl Abandon {
         self.due |= at.is_some_and(|at| at <= now);
     }
 
-    /// Advances the point over abandoned chunks.
+    /// Advances the point over abandoned chunks, and over acknowledged ones between them: a peer
+    /// that hears of one hole after the other would need a round trip for each.
     pub(super) fn advance(&mut self, window: &Window) {
         let before = self.point;
         self.point = before.max(window.first());
-        while window
-            .get(self.point)
-            .is_some_and(|record| record.status == Status::Abandoned)
-        {
-            self.point += 1;
+        let mut end = match self.keeps {
+            true => self.seen.max(self.point),
+            false => self.point,
+        };
+        while let Some(record) = window.get(end) {
+            match record.status {
+                Status::Abandoned => self.point = end + 1,
+                Status::Ack if self.keeps => {}
+                _ => break,
+            }
+            end += 1;
         }
+        self.seen = end;
         self.due |= self.point > before && self.is_unconfirmed(window);
     }
 

@@ -80,6 +80,11 @@ impl Outbound {
         }
         newest = newest.max(fresh.iter().copied().max());
         for chunk in fresh.drain(..) {
+            let record = self.window.get(chunk);
+            if record.is_some_and(|it| it.is_placed && it.status == Status::Abandoned) {
+                // It has come before the peer knows that it was given up.
+                self.on_duplicate(now, self.window.tsn(chunk), paths);
+            }
             acknowledged += self.on_acknowledged(arrival, chunk, paths, &mut touched);
         }
         self.fresh = fresh;
@@ -143,7 +148,10 @@ impl Outbound {
         let length = ByteCount::from(record.data.payload.len());
         let (in_flight, is_duplicated) =
             (std::mem::take(&mut record.in_flight), record.is_duplicated);
-        self.window.set_status(chunk, Status::Ack);
+        match record.is_placed {
+            true => self.window.end_placed(chunk, Status::Ack),
+            false => self.window.set_status(chunk, Status::Ack),
+        }
         if let ([transmission], true, false, None) = (&in_flight[..], once, is_duplicated, failed) {
             acknowledge_once(arrival, *transmission, size, paths, touched);
             return length;
@@ -179,16 +187,17 @@ impl Outbound {
         length
     }
 
-    /// Remembers a retransmitted chunk that has arrived, when it is unknown which copy did.
-    fn remember(&mut self, chunk: u64, failed: Transmission) {
+    /// Remembers a chunk that was lost in a packet: if the peer reports it as a duplicate, it was
+    /// not.
+    pub(super) fn remember(&mut self, chunk: u64, failed: Transmission) {
         if self.repaired.len() == MAX_REPAIRED {
             self.repaired.pop_front();
         }
         self.repaired.push_back((chunk, failed));
     }
 
-    /// Handles a duplicate report: if the chunk was retransmitted after it counted as lost, it was
-    /// not lost. Source: RFC 3708.
+    /// Handles a duplicate report: if the chunk was retransmitted or given up after it counted as
+    /// lost, it was not lost. Source: RFC 3708.
     fn on_duplicate(&mut self, now: Instant, tsn: Tsn, paths: &mut Paths) {
         let is_it = |(chunk, _): &(u64, Transmission)| self.window.tsn(*chunk) == tsn;
         let index = self.repaired.iter().position(is_it);

@@ -11,8 +11,8 @@ use super::Outbound;
 use super::job::{Job, Kind};
 use super::train::Train;
 use super::window::{LOOK_AHEAD, Record, Status};
-use crate::LossRule;
 use crate::path::{Path, PathState, Paths};
+use crate::{LossRule, ToPlace};
 
 /// A path as retransmissions see it.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +35,39 @@ impl Outbound {
         }
         if matches!(self.losses, LossRule::Reports { .. }) {
             let again = self.choose_retransmission(now, paths);
-            return again.or_else(|| self.choose_new(now, paths));
+            return again
+                .or_else(|| self.choose_placed(now, paths))
+                .or_else(|| self.choose_new(now, paths));
         }
         self.choose_retransmission(now, paths)
             .or_else(|| self.choose_suspect_reinjection(now, paths))
+            .or_else(|| self.choose_placed(now, paths))
             .or_else(|| self.choose_new(now, paths))
             .or_else(|| self.choose_reinjection(now, paths))
+    }
+
+    /// Chooses the next chunk that the owner has placed on a path which is ready. What waits for a
+    /// path that has fallen silent is given up while another one answers: it would only be late,
+    /// and keep the window from moving.
+    fn choose_placed(&mut self, now: Instant, paths: &Paths) -> Option<Job> {
+        if self.placed.is_empty() {
+            return None;
+        }
+        let is_well = |path: &Path| path.state == PathState::Active && !path.is_suspect(now);
+        let ill = self
+            .placed
+            .paths()
+            .find(|id| !paths.path(*id).is_some_and(is_well));
+        if let Some(ill) = ill.filter(|_| paths.iter().any(is_well)) {
+            self.drop_placed(ill);
+        }
+        if self.room() == 0 {
+            return None;
+        }
+        let is_ready = |id| paths.path(id).is_some_and(|path| path.is_ready(now));
+        let path = self.placed.next_path(is_ready)?;
+        let kind = Kind::Placed;
+        Some(Job { path, kind })
     }
 
     /// Chooses a retransmission: over the path with the least round-trip time, not one that failed
@@ -97,7 +124,7 @@ impl Outbound {
     /// Chooses new chunks: the policy decides, where there is a choice.
     fn choose_new(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let next = self.queue.next()?;
-        if !self.has_room_for(self.next_payload(paths, &next)) {
+        if self.shares.is_turn_of_placed() || !self.has_room_for(self.next_payload(paths, &next)) {
             return None;
         }
         if let Some(only) = only_path(paths) {
@@ -184,20 +211,22 @@ impl Outbound {
                 .in_flight
                 .iter()
                 .all(|transmission| transmission.path == from);
-            it.status == Status::Wait && is_here && !it.copied
+            it.status == Status::Wait && is_here && !it.copied && !it.is_placed
         })
     }
 
     /// Notes for each path why nothing leaves, and until when.
     pub(super) fn on_nothing_to_do(&mut self, now: Instant, paths: &mut Paths) {
-        let waits = self.window.has_retransmissions() || !self.queue.is_empty();
+        let places_more = self.shares.to_place == ToPlace::InTurn;
+        let any_waits = self.window.has_retransmissions() || !self.queue.is_empty();
         let has_others = paths.iter().nth(1).is_some();
         for path in paths.iter_mut() {
+            let waits = any_waits || self.placed.next_on(path.id).is_some();
             let is_held_up = path.has_room() && waits && !path.flight.is_paced(now);
             path.flight.set_waiting_for_pace(is_held_up);
             if is_held_up {
                 self.wake_at = earlier(self.wake_at, path.flight.paced_at());
-            } else if path.has_room() {
+            } else if path.has_room() && !places_more {
                 path.flight.on_application_limited();
             }
             let uncopied = path.flight.uncopied().and_then(|_| path.suspect_at());

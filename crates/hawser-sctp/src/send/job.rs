@@ -14,6 +14,8 @@ pub(super) enum Kind {
     Retransmission(u64),
     /// New chunks; `second`: path for their copies.
     New { second: Option<PathId> },
+    /// Messages that the owner has placed on the path.
+    Placed,
     /// Reinjection of chunks in flight on another path.
     Reinjection(SmallVec<[u64; 2]>),
     /// Redundant copies of chunks that have just left, as the policy or the message asks for.

@@ -54,9 +54,13 @@ impl Outbound {
                 .in_flight
                 .retain(|transmission| transmission.path != gone);
             if record.in_flight.is_empty() && record.status == Status::Wait {
-                self.window.set_status(chunk, Status::Fail);
+                match record.is_placed {
+                    true => self.window.end_placed(chunk, Status::Abandoned),
+                    false => self.window.set_status(chunk, Status::Fail),
+                }
             }
         }
+        self.drop_placed(gone);
     }
 
     /// Detects losses by acknowledgements and time, and reports them to the congestion control.
@@ -134,6 +138,7 @@ impl Outbound {
     ) -> ByteCount {
         let mut bytes = 0;
         let mut spent: SmallVec<[MessageId; 4]> = SmallVec::new();
+        let mut any_placed = false;
         for packet in packets {
             let mut is_path_to_blame = false;
             let transmission = Transmission {
@@ -149,7 +154,15 @@ impl Outbound {
                 }
                 is_path_to_blame |= !record.window_probe;
                 let (message, send_count) = (record.message, record.send_count);
-                if self.window.on_lost(now, *chunk, transmission) {
+                let is_placed = record.is_placed;
+                if !self.window.on_lost(now, *chunk, transmission) {
+                    continue;
+                }
+                if is_placed {
+                    self.window.end_placed(*chunk, Status::Abandoned);
+                    self.remember(*chunk, transmission);
+                    any_placed = true;
+                } else {
                     spent.extend(message.filter(|id| self.abandon.is_spent(*id, send_count)));
                 }
             }
@@ -159,6 +172,9 @@ impl Outbound {
         }
         for id in spent {
             self.give_up(id, paths);
+        }
+        if any_placed {
+            self.abandon.advance(&self.window);
         }
         ByteCount::new(bytes)
     }

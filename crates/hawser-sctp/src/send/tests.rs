@@ -2,16 +2,19 @@ mod abandoning;
 mod delivery;
 mod hostile;
 mod network;
+mod placed;
 mod placement;
 mod recovery;
 mod reports;
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::{ByteCount, Instant, LinkIndex, PathId};
-use hawser_wire::sctp::{Data, GapBlock, PacketWriter, Sack, StreamNumber, Tsn, VerificationTag};
+use hawser_wire::sctp::{
+    Data, Framing, GapBlock, PacketWriter, Sack, StreamNumber, Tsn, VerificationTag,
+};
 
 use super::window::Status;
 use super::{Message, Outbound, Reliability};
@@ -90,14 +93,17 @@ impl Bench {
     fn packet(&mut self) -> Option<Sent> {
         while let Some(id) = self.outbound.next_path(self.now, &mut self.paths) {
             let size = self.outbound.packet_size(self.paths.path(id)?);
-            let mut writer = PacketWriter::new(9, 9, VerificationTag::new(1), size);
+            let mut writer = match self.outbound.framing {
+                Framing::Whole => PacketWriter::new(9, 9, VerificationTag::new(1), size),
+                Framing::Compact => PacketWriter::compact(BytesMut::new(), size),
+            };
             if self
                 .outbound
                 .fill(self.now, &mut self.paths, id, &mut writer)
             {
                 return Some(Sent {
                     path: id,
-                    chunks: network::chunks(writer),
+                    chunks: network::chunks(writer, self.outbound.framing),
                 });
             }
         }

@@ -50,6 +50,10 @@ impl Outbound {
                     .latest()
                     .and_then(|packet| packet.chunks.first())
                     .and_then(|chunk| self.window.get(*chunk)),
+                Kind::Placed => {
+                    let chunk = self.placed.next_on(path.id);
+                    chunk.and_then(|chunk| self.window.get(chunk))
+                }
                 Kind::New { .. } => None,
             },
             _ => None,
@@ -94,6 +98,7 @@ impl Outbound {
                 };
                 self.copies.take_if(|(_, chunks)| chunks.is_empty());
             }
+            Kind::Placed => self.fill_placed(&mut filling, writer),
             Kind::Reinjection(chunks) => self.fill_copies(&chunks, false, &mut filling, writer),
             Kind::Duplicate(chunks) => self.fill_copies(&chunks, true, &mut filling, writer),
             Kind::Probe => self.fill_probe(paths, &mut filling, writer),
@@ -156,8 +161,30 @@ impl Outbound {
                 return;
             }
             self.budget.on_sent(length as u64);
+            self.shares.on_queued(length as u64);
             if part.duplicate {
                 filling.to_duplicate.push(chunk);
+            }
+        }
+    }
+
+    /// Fills a packet with chunks that the owner has placed on its path.
+    fn fill_placed(&mut self, filling: &mut Filling, writer: &mut PacketWriter) {
+        while let Some(chunk) = self.placed.next_on(filling.path) {
+            let record = self.window.get(chunk);
+            let bytes = record.map_or(0, |record| record.data.payload.len());
+            if bytes as u64 > self.room() && self.window.bytes_in_flight() > 0 {
+                return;
+            }
+            let was_empty = writer.is_empty();
+            let fits = self.put(chunk, filling, writer);
+            if !fits && !was_empty {
+                return;
+            }
+            self.placed.pop(filling.path, bytes);
+            if !fits {
+                // It would never fit any packet.
+                self.window.end_placed(chunk, Status::Abandoned);
             }
         }
     }

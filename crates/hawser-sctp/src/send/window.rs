@@ -55,6 +55,8 @@ pub(super) struct Record {
     pub(super) is_duplicated: bool,
     /// A copy of it was sent over another path.
     pub(super) copied: bool,
+    /// The owner has chosen its path, and it is sent once.
+    pub(super) is_placed: bool,
 }
 
 /// Status of a chunk. Source: SCTP aggregation §3.3, table 2; the last one for abandoned messages
@@ -165,8 +167,27 @@ impl Window {
             window_probe: false,
             is_duplicated: false,
             copied: false,
+            is_placed: false,
         });
         chunk
+    }
+
+    /// Adds a chunk that is about to be sent over the path that the owner has chosen.
+    pub(super) fn push_placed(&mut self, data: Data) -> u64 {
+        let chunk = self.push(data, None);
+        if let Some(record) = self.get_mut(chunk) {
+            record.is_placed = true;
+        }
+        chunk
+    }
+
+    /// Ends a placed chunk: it has arrived, or is given up. Nobody needs its payload any more.
+    pub(super) fn end_placed(&mut self, chunk: u64, status: Status) {
+        self.set_status(chunk, status);
+        if let Some(record) = self.get_mut(chunk) {
+            let payload = std::mem::take(&mut record.data.payload);
+            self.bytes -= payload.len() as u64;
+        }
     }
 
     /// Records that the chunk leaves in this packet.

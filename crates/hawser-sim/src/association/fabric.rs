@@ -3,6 +3,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_channels::association::AssociationTunnel;
 use hawser_scenario::{Fate, Line, LineState, Link};
 use hawser_sctp::{
     Association, AssociationConfig, AssociationId, Endpoint, EndpointConfig, Event, Framing,
@@ -44,6 +45,8 @@ pub struct Host {
     pub association: Option<(AssociationId, Association)>,
     /// Its addresses at present.
     pub locals: Vec<Local>,
+    /// The tunnel over its association, in experiments with packets.
+    pub tunnel: Option<AssociationTunnel>,
     /// What the association has told so far.
     pub events: Vec<Event>,
     planned: Option<Instant>,
@@ -121,6 +124,7 @@ impl Fabric {
             ),
             association: None,
             locals,
+            tunnel: None,
             events: Vec::new(),
             planned: None,
         };
@@ -304,9 +308,7 @@ impl Fabric {
     pub fn pump(&mut self, host: usize) {
         let now = self.now;
         let mut count = 0;
-        while let Some((_, association)) = &mut self.hosts[host].association
-            && let Some(transmit) = association.poll_transmit(now)
-        {
+        while let Some(transmit) = self.hosts[host].poll_transmit(now) {
             count += 1;
             assert!(count < MAX_AT_ONCE, "it never stops sending");
             self.carry(host, transmit);
@@ -323,7 +325,7 @@ impl Fabric {
             }
             state.events.push(event);
         }
-        let due = association.poll_timeout();
+        let due = state.poll_timeout();
         if let Some(at) = due.map(|at| at.max(now))
             && state.planned.is_none_or(|planned| at < planned)
         {
@@ -340,10 +342,8 @@ impl Fabric {
     fn on_timer(&mut self, host: usize) {
         let (now, state) = (self.now, &mut self.hosts[host]);
         state.planned = None;
-        if let Some((_, association)) = &mut state.association
-            && association.poll_timeout().is_some_and(|at| at <= now)
-        {
-            association.handle_timeout(now);
+        if state.poll_timeout().is_some_and(|at| at <= now) {
+            state.handle_timeout(now);
         }
         self.pump(host);
     }
@@ -359,6 +359,7 @@ impl Fabric {
                     && *own == id
                 {
                     association.handle_packet(now, route, &packet);
+                    host.receive_packets(now);
                 }
             }
         }
@@ -427,6 +428,41 @@ impl Fabric {
         match self.translated && host != SERVER {
             true => SocketAddr::new(TRANSLATOR, PORT + local.link.value() as u16),
             false => socket(local),
+        }
+    }
+}
+
+impl Host {
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        let (_, association) = self.association.as_mut()?;
+        match &mut self.tunnel {
+            Some(tunnel) => tunnel.poll_transmit(now, association),
+            None => association.poll_transmit(now),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let (_, association) = self.association.as_ref()?;
+        let tunnel = self
+            .tunnel
+            .as_ref()
+            .and_then(AssociationTunnel::poll_timeout);
+        association.poll_timeout().into_iter().chain(tunnel).min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some((_, association)) = &mut self.association {
+            association.handle_timeout(now);
+        }
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.handle_timeout(now);
+        }
+    }
+
+    /// Takes what a datagram has brought for the tunnel.
+    fn receive_packets(&mut self, now: Instant) {
+        if let (Some(tunnel), Some((_, association))) = (&mut self.tunnel, &mut self.association) {
+            tunnel.handle_received(now, association);
         }
     }
 }

@@ -54,7 +54,7 @@ struct Story {
     max_waiting: ByteCount,
     links: Vec<Link>,
     flying: Queue<Happening>,
-    seal: u64,
+    place: u64,
     flows: Vec<Flow>,
     next_number: u64,
     left: u32,
@@ -88,7 +88,7 @@ struct Link {
 enum Happening {
     Arrival {
         link: usize,
-        seal: u64,
+        place: u64,
         header: TunnelHeader,
         packet: Bytes,
     },
@@ -103,14 +103,14 @@ enum Happening {
 struct Arrived {
     at: Instant,
     link: usize,
-    seal: u64,
+    place: u64,
     header: TunnelHeader,
 }
 
 /// What the receiver could know: the rule, computed a second time from all that arrived.
 #[derive(Default)]
 struct Watch {
-    /// The highest seal of each usable link, and of each link that ever was.
+    /// The highest place of each usable link, and of each link that ever was.
     highest: BTreeMap<usize, u64>,
     ever: BTreeMap<usize, u64>,
     /// What all usable links had reached, with when that changed.
@@ -147,7 +147,7 @@ impl Story {
             max_waiting: config.max_bytes,
             links,
             flying: Queue::new(),
-            seal: 0,
+            place: 0,
             flows,
             next_number: 0,
             left: rng.random_range(50..600),
@@ -258,7 +258,7 @@ impl Story {
     fn carry(&mut self, placed: Placed) {
         let number = placed.path.value() as usize;
         let size = ByteCount::from(placed.packet.len() + TunnelHeader::MAX_LENGTH);
-        self.seal += 1;
+        self.place += 1;
         let link = &mut self.links[number];
         link.in_flight += size;
         link.free_at = link.free_at.max(self.now) + link.rate.time_for(size).unwrap_or_default();
@@ -269,7 +269,7 @@ impl Story {
         if !link.dark && !self.rng.random_bool(link.loss) {
             let arrival = Happening::Arrival {
                 link: number,
-                seal: self.seal,
+                place: self.place,
                 header: placed.header,
                 packet: placed.packet,
             };
@@ -296,10 +296,10 @@ impl Story {
                 Happening::Acknowledgement { link, size } => self.links[link].in_flight -= size,
                 Happening::Arrival {
                     link,
-                    seal,
+                    place,
                     header,
                     packet,
-                } => self.arrive(link, seal, header, packet)?,
+                } => self.arrive(link, place, header, packet)?,
             }
         }
         self.receiver.handle_timeout(self.now);
@@ -309,7 +309,7 @@ impl Story {
     fn arrive(
         &mut self,
         link: usize,
-        seal: u64,
+        place: u64,
         header: TunnelHeader,
         packet: Bytes,
     ) -> Result<(), Breach> {
@@ -317,13 +317,13 @@ impl Story {
         let arrived = Arrived {
             at: self.now,
             link,
-            seal,
+            place,
             header,
         };
         self.arrived.entry(number).or_insert(arrived);
         self.watch.on_arrival(&arrived);
         let path = PathId::new(link as u32);
-        self.receiver.handle(self.now, path, seal, &header, packet);
+        self.receiver.handle(self.now, path, place, &header, packet);
         if self.receiver.held() > self.max_held {
             return Err(Breach::Memory(self.receiver.held()));
         }
@@ -354,10 +354,10 @@ impl Story {
 impl Watch {
     fn on_arrival(&mut self, arrived: &Arrived) {
         if let Some(highest) = self.highest.get_mut(&arrived.link) {
-            *highest = (*highest).max(arrived.seal);
+            *highest = (*highest).max(arrived.place);
         }
         let ever = self.ever.entry(arrived.link).or_default();
-        *ever = (*ever).max(arrived.seal);
+        *ever = (*ever).max(arrived.place);
         self.note(arrived.at);
         let flow = self.flows.entry(arrived.header.flow.value());
         flow.or_default().push(*arrived);
@@ -369,8 +369,8 @@ impl Watch {
     }
 
     /// Whether the rule allowed others to go before this packet: one with a higher number had
-    /// waited for the shortest time that a receiver waits, or a later seal had come on every usable
-    /// path, or on the only path that counted.
+    /// waited for the shortest time that a receiver waits, or a later place had come on every
+    /// usable path, or on the only path that counted.
     fn may_be_late(&self, late: &Arrived) -> bool {
         let number_of = |it: &Arrived| it.header.number.expand(0);
         let mut flow = self.flows[&late.header.flow.value()].iter();
@@ -380,10 +380,10 @@ impl Watch {
             let is_early = other.header.early || other.header.copied;
             let since = self.reached.partition_point(|(at, _)| *at < other.at);
             let mut reached = self.reached[since..].iter();
-            let by_all = reached.any(|(_, reached)| *reached > other.seal);
+            let by_all = reached.any(|(_, reached)| *reached > other.place);
             let distance = number_of(other) - number_of(late).min(number_of(other));
             let by_path =
-                distance <= other.header.run.packets() && self.ever[&other.link] > other.seal;
+                distance <= other.header.run.packets() && self.ever[&other.link] > other.place;
             is_before && (has_waited || !is_early && (by_all || by_path))
         })
     }
@@ -441,6 +441,6 @@ impl Flow {
 }
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
-/// The receiver waits for no less, but where seals prove a loss.
+/// The receiver waits for no less, but where places prove a loss.
 const MIN_HOLD: Duration = Duration::from_millis(10);
 const MAX_STEPS: u32 = 1_000_000;

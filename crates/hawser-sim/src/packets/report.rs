@@ -32,7 +32,7 @@ pub struct UdpReport {
     pub goodput: u64,
     /// Loss, order and delay.
     pub flow: Disorder,
-    /// Bytes placed on each link.
+    /// Bytes that each link carried, the warm-up included.
     pub placed: Vec<u64>,
     /// Packets that the sender's queue dropped, the warm-up included.
     pub dropped: u64,

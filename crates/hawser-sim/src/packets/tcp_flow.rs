@@ -114,8 +114,8 @@ pub(super) fn run(
         allowed: allowed.bits_per_second() / 1000 * payload / PACKET as u64,
         goodput: Rate::over(ByteCount::new(arrived), span).bits_per_second() / 1000,
         retransmissions: connection.ends[from].sample(now).retransmissions,
-        dropped: tunnel.stats(from).0.dropped,
-        late: tunnel.stats(to).1.late,
+        dropped: tunnel.stats(from).sent.dropped,
+        late: tunnel.stats(to).received.late,
     }
 }
 

@@ -125,14 +125,13 @@ pub(super) fn run(tunnel: &mut Tunnel, run: &Run, allowed: Rate, share: f64) -> 
             }
         }
     }
-    let (sender, _) = tunnel.stats(from);
-    let (_, receiver) = tunnel.stats(1 - from);
+    let (sender, receiver) = (tunnel.stats(from).sent, tunnel.stats(1 - from).received);
     UdpReport {
         policy: run.policy.name(),
         offered: rate.bits_per_second() / 1000,
         goodput: flow.goodput(run.span - run.warm_up).bits_per_second() / 1000,
         flow: flow.disorder(),
-        placed: tunnel.placed(from).to_vec(),
+        placed: tunnel.carried(from),
         dropped: sender.dropped + sender.overflowed,
         late: receiver.late,
     }

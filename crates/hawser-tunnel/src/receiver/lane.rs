@@ -28,7 +28,7 @@ pub(super) struct Lane {
 pub(super) struct Arrival<'a> {
     pub(super) now: Instant,
     pub(super) path: PathId,
-    pub(super) seal: u64,
+    pub(super) place: u64,
     pub(super) header: &'a TunnelHeader,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Arrival<'a> {
 #[derive(Debug)]
 pub(super) struct Held {
     number: u64,
-    seal: u64,
+    place: u64,
     path: PathId,
     arrived: Instant,
     early: bool,
@@ -64,9 +64,9 @@ pub(super) enum Outcome {
 /// What proves that a missing packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// A higher seal on every usable path.
+    /// A higher place on every usable path.
     All(u64),
-    /// A higher seal on this path, which carried all that is missing.
+    /// A higher place on this path, which carried all that is missing.
     Path(PathId, u64),
     /// Nothing but time.
     None,
@@ -125,7 +125,7 @@ impl Lane {
         }
         let mut held = Held {
             number,
-            seal: arrival.seal,
+            place: arrival.place,
             path: arrival.path,
             arrived: arrival.now,
             early: header.early || header.copied,
@@ -159,9 +159,9 @@ impl Lane {
         let in_turn = self.held.iter().take(LOOK_AHEAD).find(|held| !held.early);
         let proof = in_turn.map_or(Proof::None, |held| {
             if held.number - self.next <= held.run {
-                Proof::Path(held.path, held.seal)
+                Proof::Path(held.path, held.place)
             } else {
-                Proof::All(held.seal)
+                Proof::All(held.place)
             }
         });
         Some((proof, front.arrived))

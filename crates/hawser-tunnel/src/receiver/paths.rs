@@ -15,7 +15,7 @@ pub struct PathDelay {
     pub variation: Duration,
 }
 
-/// The paths, with the highest seal that each has delivered.
+/// The paths, with the highest place that each has delivered.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     known: Vec<Known>,
@@ -32,11 +32,11 @@ struct Known {
 }
 
 impl Paths {
-    pub(super) fn on_seal(&mut self, path: PathId, seal: u64) {
+    pub(super) fn on_place(&mut self, path: PathId, place: u64) {
         if let Some(known) = self.known.iter_mut().find(|known| known.id == path) {
-            known.highest = known.highest.max(seal);
+            known.highest = known.highest.max(place);
         } else if !self.are_set && self.known.len() < MAX_PATHS {
-            self.add(path, seal);
+            self.add(path, place);
         }
     }
 

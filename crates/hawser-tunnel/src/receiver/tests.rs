@@ -27,15 +27,21 @@ impl Bench {
     fn new() -> Self {
         let mut bench = Self(Receiver::new(ReceiverConfig::default()));
         // Both paths have delivered something.
-        bench.0.handle_seal(NEAR, 0);
-        bench.0.handle_seal(FAR, 0);
+        bench.reach(NEAR, 0);
+        bench.reach(FAR, 0);
         bench
     }
 
-    fn give(&mut self, at: u64, path: PathId, seal: u64, header: &TunnelHeader) -> Vec<u64> {
+    /// A path delivers a packet of another flow with this place.
+    fn reach(&mut self, path: PathId, place: u64) {
+        self.0.paths.on_place(path, place);
+        self.0.resolve(path);
+    }
+
+    fn give(&mut self, at: u64, path: PathId, place: u64, header: &TunnelHeader) -> Vec<u64> {
         let TunnelHeader { number, .. } = header;
         let payload = Bytes::copy_from_slice(&number.expand(0).to_be_bytes());
-        self.0.handle(ms(at), path, seal, header, payload);
+        self.0.handle(ms(at), path, place, header, payload);
         self.taken()
     }
 
@@ -51,7 +57,7 @@ impl Bench {
 fn what_comes_ahead_of_its_turn_waits_for_the_slow_path() {
     let mut bench = Bench::new();
     assert_eq!(bench.give(0, NEAR, 1, &header(0)), [0]);
-    // Number 1 left over the far path with seal 2.
+    // Number 1 left over the far path with place 2.
     assert_eq!(bench.give(1, NEAR, 3, &header(2)), []);
     assert_eq!(bench.give(2, NEAR, 4, &header(3)), []);
     assert_eq!(bench.give(30, FAR, 2, &header(1)), [1, 2, 3]);
@@ -65,9 +71,9 @@ fn a_packet_is_lost_once_every_path_has_delivered_a_later_seal() {
     bench.give(0, NEAR, 1, &header(0));
     assert_eq!(bench.give(1, NEAR, 3, &header(2)), []);
     // A packet of another flow comes over the far path, sealed after number 2.
-    bench.0.handle_seal(FAR, 4);
+    bench.reach(FAR, 4);
     assert_eq!(bench.taken(), []);
-    bench.0.handle_seal(NEAR, 5);
+    bench.reach(NEAR, 5);
     assert_eq!(bench.taken(), [2]);
     // Number 1 comes all the same: once.
     assert_eq!(bench.give(9, FAR, 2, &header(1)), [1]);
@@ -81,7 +87,7 @@ fn an_idle_path_is_waited_for_as_long_as_packets_are_late() {
     let mut bench = Bench::new();
     bench.give(0, NEAR, 1, &header(0));
     bench.give(1, NEAR, 3, &header(2));
-    bench.0.handle_seal(NEAR, 9);
+    bench.reach(NEAR, 9);
     let limit = bench.0.hold_limit();
     assert_eq!(limit, Duration::from_millis(50));
     assert_eq!(bench.0.poll_timeout(), Some(ms(1) + limit));
@@ -123,7 +129,7 @@ fn a_packet_that_left_ahead_of_its_turn_proves_nothing() {
         ..header(3)
     };
     assert_eq!(bench.give(1, FAR, 2, &early), []);
-    bench.0.handle_seal(FAR, 9);
+    bench.reach(FAR, 9);
     assert_eq!(bench.give(2, NEAR, 10, &header(1)), [1]);
     assert_eq!(bench.give(3, NEAR, 11, &header(2)), [2, 3]);
 }
@@ -151,7 +157,7 @@ fn a_path_that_is_gone_is_not_waited_for() {
     let mut bench = Bench::new();
     bench.give(0, NEAR, 1, &header(0));
     bench.give(1, NEAR, 3, &header(2));
-    bench.0.handle_seal(NEAR, 4);
+    bench.reach(NEAR, 4);
     let near = PathDelay {
         path: NEAR,
         rtt: Duration::from_millis(20),

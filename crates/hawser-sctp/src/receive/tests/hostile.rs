@@ -69,7 +69,7 @@ proptest! {
                     if let (DataOrder::Interleaved { message, .. }, false) = order {
                         data.order = DataOrder::Sequence(message as u16);
                     }
-                    inbound.on_data(at(0), data)
+                    inbound.on_data(at(0), data, None)
                 }
                 Step::Forward(mut forward) => {
                     forward.interleaved = is_interleaved;
@@ -91,12 +91,12 @@ proptest! {
 fn data_of_the_wrong_kind_or_without_payload_is_misbehaviour() {
     let mut plain = inbound(65536, false);
     let data = interleaved(whole(0, 0, b"?"), 0, 0);
-    let result = plain.on_data(at(0), data);
+    let result = plain.on_data(at(0), data, None);
     assert_eq!(result, Err(Misbehaviour::WrongDataKind));
-    let result = plain.on_data(at(0), whole(0, 0, b""));
+    let result = plain.on_data(at(0), whole(0, 0, b""), None);
     assert_eq!(result, Err(Misbehaviour::EmptyData));
     let mut interleaving = inbound(65536, true);
-    let result = interleaving.on_data(at(0), whole(0, 0, b"?"));
+    let result = interleaving.on_data(at(0), whole(0, 0, b"?"), None);
     assert_eq!(result, Err(Misbehaviour::WrongDataKind));
 }
 
@@ -129,8 +129,8 @@ fn parts_that_do_not_fit_together_are_misbehaviour() {
     let broken = |one: &Data, two: &Data| {
         let interleaving = matches!(one.order, DataOrder::Interleaved { .. });
         let mut inbound = inbound(65536, interleaving);
-        inbound.on_data(at(0), one.clone()).unwrap();
-        let result = inbound.on_data(at(0), two.clone());
+        inbound.on_data(at(0), one.clone(), None).unwrap();
+        let result = inbound.on_data(at(0), two.clone(), None);
         assert_eq!(result, Err(Misbehaviour::BrokenMessage), "{one:?} {two:?}");
     };
     let first = part(0, 0, "first", b"?");

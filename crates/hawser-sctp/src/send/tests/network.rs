@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 
-use hawser_wire::sctp::{ChecksumRule, Chunk, DataOrder, ForwardTsn, Packet};
+use hawser_wire::sctp::{ChecksumRule, Chunk, CommonHeader, DataOrder, ForwardTsn, Packet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -60,9 +60,18 @@ pub(super) struct Peer {
 }
 
 /// Returns the DATA chunks of a packet.
-pub(super) fn chunks(writer: PacketWriter) -> Vec<Data> {
+pub(super) fn chunks(writer: PacketWriter, framing: Framing) -> Vec<Data> {
     let datagram = writer.finish(ChecksumRule::Zero);
-    let packet = Packet::decode(datagram, ChecksumRule::Zero).unwrap();
+    let header = CommonHeader {
+        source_port: 9,
+        destination_port: 9,
+        tag: VerificationTag::new(1),
+    };
+    let packet = match framing {
+        Framing::Whole => Packet::decode(datagram, ChecksumRule::Zero),
+        Framing::Compact => Packet::decode_sealed(datagram, Some(header)),
+    };
+    let packet = packet.unwrap();
     let data = packet.chunks().map(|chunk| match chunk.unwrap() {
         Chunk::Data(data) => data,
         other => panic!("{other:?}"),

@@ -504,7 +504,7 @@ fn no_more_numbers_are_given_out_than_a_receiver_must_take() {
 }
 
 #[test]
-fn commands_have_the_first_sctp_stream_and_others_share_the_rest() {
+fn commands_have_the_first_sctp_stream_tunnels_the_second_and_others_share_the_rest() {
     let stream = |id: u64, count: u16| {
         let out = Outgoing {
             stream: StreamId::new(id),
@@ -512,11 +512,11 @@ fn commands_have_the_first_sctp_stream_and_others_share_the_rest() {
         };
         out.sctp_stream(count)
     };
-    assert_eq!([stream(0, 1024), stream(1, 1024)], [0, 1]);
-    assert_eq!([stream(1023, 1024), stream(1024, 1024)], [1023, 1]);
-    assert_eq!([stream(0, 1), stream(77, 1)], [0, 0]);
+    assert_eq!([stream(0, 1024), stream(1, 1024)], [0, 2]);
+    assert_eq!([stream(1022, 1024), stream(1023, 1024)], [1023, 2]);
+    assert_eq!([stream(0, 1), stream(77, 1), stream(77, 2)], [0, 0, 0]);
     let used: BTreeSet<u16> = (1..5000).map(|id| stream(2 * id, 1024)).collect();
-    assert_eq!((used.len(), used.first()), (1023, Some(&1)));
+    assert_eq!((used.len(), used.first()), (1022, Some(&2)));
 }
 
 proptest! {
