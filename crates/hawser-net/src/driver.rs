@@ -10,6 +10,7 @@ mod failure;
 mod gauge;
 mod halves;
 mod inner;
+mod packets;
 mod reader;
 mod shared;
 mod streams;
@@ -39,6 +40,7 @@ pub use failure::ConnectionError;
 pub(crate) use failure::Failure;
 pub(crate) use inner::CLOSE_REFUSED;
 use inner::{Handle, Meter};
+pub use packets::{PacketPlace, PacketSink};
 use shared::Shared;
 pub use streams::Label;
 pub(crate) use streams::Waiting;
@@ -92,6 +94,21 @@ impl Driver {
     /// Adds an association that is established; its tasks begin at once.
     pub(crate) fn add_association(&self, id: ChannelId, association: AssociationHandle) {
         association::start(&self.shared, id, association);
+    }
+
+    /// Sends packets of a tunnel over the association; false where that does not carry them, and
+    /// leaves them.
+    pub(crate) fn send_packets(&self, packets: &mut Vec<Bytes>) -> bool {
+        self.shared.packets.send(packets)
+    }
+
+    /// Gives packets that come for these addresses over the association to `sink`.
+    pub(crate) fn place_packets(
+        &self,
+        addresses: &[IpAddr],
+        sink: Arc<dyn PacketSink>,
+    ) -> PacketPlace {
+        PacketPlace::new(&self.shared, addresses, sink)
     }
 
     /// The configuration that the session began with.

@@ -16,8 +16,8 @@ use hawser_session::recorder::Recorder;
 use hawser_types::{Instant, StreamId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub use crate::driver::Label;
 use crate::driver::{Driver, Failure};
+pub use crate::driver::{Label, PacketPlace, PacketSink};
 pub use error::{ReadError, ResetByPeer, SendDatagramError, StoppedByPeer, WriteError};
 pub use receive::{Chunk, RecvStream};
 pub use send::SendStream;

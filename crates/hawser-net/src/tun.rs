@@ -8,7 +8,8 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::io::{read, write};
+use bytes::Bytes;
+use rustix::io::{Errno, read, write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -91,14 +92,23 @@ impl Tun {
         })
     }
 
-    /// Waits for the next packet that this machine sends by the device; returns its length. One
-    /// that does not fit `packet` is cut.
+    /// Waits for packets that this machine sends by the device and puts those that are there behind
+    /// `packets`, up to 64. `scratch` has room for one packet; a longer one is cut.
     ///
     /// # Errors
     /// That the device is gone, or what else the system says.
-    pub async fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
-        let read_one = |file: &OwnedFd| Ok(read(file, &mut *packet)?);
-        self.file.async_io(Interest::READABLE, read_one).await
+    pub async fn read_some(&self, scratch: &mut [u8], packets: &mut Vec<Bytes>) -> io::Result<()> {
+        let read_all = |file: &OwnedFd| {
+            for count in 0..MOST_AT_ONCE {
+                match read(file, &mut *scratch) {
+                    Ok(length) => packets.push(Bytes::copy_from_slice(&scratch[..length])),
+                    Err(Errno::AGAIN) if count > 0 => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(())
+        };
+        self.file.async_io(Interest::READABLE, read_all).await
     }
 
     /// Lets a packet arrive at this machine by the device, at once or not at all.
@@ -111,6 +121,8 @@ impl Tun {
     }
 }
 
+/// Packets that are read before others have their turn.
+const MOST_AT_ONCE: usize = 64;
 const DEVICE: &str = "/dev/net/tun";
 /// Name for a device in this network: the next one that is free.
 pub const NAME: &str = "hawser%d";

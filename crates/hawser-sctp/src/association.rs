@@ -143,6 +143,12 @@ impl Association {
         }
     }
 
+    /// Tells whether [`Self::receive_placed`] has a message.
+    pub fn has_placed(&self) -> bool {
+        let flow = self.flow.as_ref();
+        flow.is_some_and(|flow| flow.inbound.has_placed())
+    }
+
     /// Returns the next message that the peer has placed.
     pub fn receive_placed(&mut self) -> Option<Received> {
         self.flow.as_mut()?.inbound.receive_placed()

@@ -191,6 +191,11 @@ impl Inbound {
         Some(received)
     }
 
+    /// Tells whether there is a message that the peer has placed.
+    pub(crate) fn has_placed(&self) -> bool {
+        self.assembly.has_placed()
+    }
+
     /// Returns the next message that the peer has placed.
     pub(crate) fn receive_placed(&mut self) -> Option<Received> {
         let received = self.assembly.receive_placed()?;

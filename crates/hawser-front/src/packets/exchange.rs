@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
-use hawser_net::stream::{RecvStream, SendStream};
+use hawser_net::stream::{PacketSink, RecvStream, SendStream};
 use hawser_net::tun::Tun;
 use hawser_tunnel::packet::PacketView;
 use serde::Serialize;
@@ -80,7 +80,7 @@ pub struct PacketStats {
     pub refused: u64,
     /// Packets from the internet for an address that nobody has.
     pub unknown: u64,
-    /// Packets that this machine did not take, or a session.
+    /// Packets that this machine did not take.
     pub dropped: u64,
 }
 
@@ -140,10 +140,27 @@ impl Exchange {
     /// # Errors
     /// Why it is.
     pub async fn run(&self) -> std::io::Result<()> {
-        let mut buffer = vec![0; MAX_PACKET];
+        let mut scratch = vec![0; MAX_PACKET];
+        let (mut packets, mut of_tunnel) = (Vec::new(), Vec::new());
         loop {
-            let length = self.tun.read(&mut buffer).await?;
-            self.pass_down(buffer.get(..length).unwrap_or_default());
+            self.tun.read_some(&mut scratch, &mut packets).await?;
+            let mut last: Option<Arc<Tunnel>> = None;
+            for packet in packets.drain(..) {
+                let Some(tunnel) = self.tunnel_to(&packet) else {
+                    self.counters.unknown.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
+                // Packets of one tunnel that follow each other go together.
+                if let Some(before) = last.take_if(|last| !Arc::ptr_eq(last, &tunnel)) {
+                    before.stream.send_packets(&mut of_tunnel);
+                }
+                count(&self.counters.down, packet.len());
+                of_tunnel.push(packet);
+                last = Some(tunnel);
+            }
+            if let Some(tunnel) = last {
+                tunnel.stream.send_packets(&mut of_tunnel);
+            }
         }
     }
 
@@ -151,7 +168,11 @@ impl Exchange {
     ///
     /// # Errors
     /// The cause that the client was told when it was refused.
-    pub async fn serve(&self, client: ClientId, stream: Bonded) -> Result<(), DialError> {
+    pub async fn serve(
+        self: &Arc<Self>,
+        client: ClientId,
+        stream: Bonded,
+    ) -> Result<(), DialError> {
         let Some(wish) = Wish::of_opening(stream.open_metadata()) else {
             stream.refuse(DialError::MalformedDestination);
             return Err(DialError::MalformedDestination);
@@ -175,7 +196,12 @@ impl Exchange {
         Ok(())
     }
 
-    async fn serve_at(&self, number: u32, id: u64, stream: Bonded) -> std::io::Result<()> {
+    async fn serve_at(
+        self: &Arc<Self>,
+        number: u32,
+        id: u64,
+        stream: Bonded,
+    ) -> std::io::Result<()> {
         let addresses = self.pool().addresses(number);
         let terms = Terms {
             client: addresses,
@@ -201,6 +227,12 @@ impl Exchange {
                 before.displaced.notify_one();
             }
         }
+        let sink = Arc::new(Upwards {
+            exchange: Arc::downgrade(self),
+            tunnel: Arc::clone(&tunnel),
+        });
+        let families: Vec<IpAddr> = addresses.addresses().collect();
+        let _place = tunnel.stream.place_packets(&families, sink);
         let ended = tokio::select! {
             ended = self.pass_up(&tunnel, receive) => ended,
             () = tunnel.displaced.notified() => Ok(()),
@@ -215,19 +247,23 @@ impl Exchange {
     /// Passes what a client sends to the device, until the client ends it.
     async fn pass_up(&self, tunnel: &Tunnel, mut receive: RecvStream) -> std::io::Result<()> {
         while let Some(packet) = receive.read_datagram_or_end().await? {
-            if let Err(counter) = self.check(tunnel, &packet) {
-                counter.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
-            match self.tun.write(&packet) {
-                Ok(()) => count(&self.counters.up, packet.len()),
-                Err(error) => {
-                    tracing::trace!(%error, "a packet is not taken");
-                    self.counters.dropped.fetch_add(1, Ordering::Relaxed);
-                }
-            }
+            self.pass_one_up(tunnel, &packet);
         }
         Ok(())
+    }
+
+    fn pass_one_up(&self, tunnel: &Tunnel, packet: &[u8]) {
+        if let Err(counter) = self.check(tunnel, packet) {
+            counter.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        match self.tun.write(packet) {
+            Ok(()) => count(&self.counters.up, packet.len()),
+            Err(error) => {
+                tracing::trace!(%error, "a packet is not taken");
+                self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Whether a client may send this packet; an error is what to count.
@@ -246,23 +282,11 @@ impl Exchange {
         may_go.then_some(()).ok_or(&counters.refused)
     }
 
-    /// Passes a packet of the device to the tunnel that it is for.
-    fn pass_down(&self, packet: &[u8]) {
-        let counters = &self.counters;
-        let Ok(view) = PacketView::parse(packet) else {
-            counters.unknown.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        let number = self.pool().number(view.destination());
-        let tunnel = number.and_then(|number| self.routes().get(&number).cloned());
-        let Some(tunnel) = tunnel else {
-            counters.unknown.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        match tunnel.stream.send_datagram(Bytes::copy_from_slice(packet)) {
-            Ok(()) => count(&counters.down, packet.len()),
-            Err(_) => drop(counters.dropped.fetch_add(1, Ordering::Relaxed)),
-        }
+    /// The tunnel that a packet of the device is for.
+    fn tunnel_to(&self, packet: &[u8]) -> Option<Arc<Tunnel>> {
+        let view = PacketView::parse(packet).ok()?;
+        let number = self.pool().number(view.destination())?;
+        self.routes().get(&number).cloned()
     }
 
     fn pool(&self) -> MutexGuard<'_, AddressPool> {
@@ -275,6 +299,22 @@ impl Exchange {
 
     fn routes_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u32, Arc<Tunnel>>> {
         self.tunnels.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What comes for a tunnel over an association.
+struct Upwards {
+    exchange: Weak<Exchange>,
+    tunnel: Arc<Tunnel>,
+}
+
+impl PacketSink for Upwards {
+    fn take(&self, packets: &mut Vec<Bytes>) {
+        if let Some(exchange) = self.exchange.upgrade() {
+            for packet in packets.drain(..) {
+                exchange.pass_one_up(&self.tunnel, &packet);
+            }
+        }
     }
 }
 

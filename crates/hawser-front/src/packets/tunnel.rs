@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::client::{Client, OpenStreamError};
-use hawser_net::stream::{BondStream, RecvStream, ResetByPeer, SendStream};
+use hawser_net::stream::{BondStream, PacketSink, RecvStream, ResetByPeer, SendStream};
 use hawser_net::tun::Tun;
 use tokio::time::sleep;
 
@@ -91,6 +91,9 @@ impl PacketTunnel {
         loop {
             if let Some(stream) = stream.take() {
                 let (receive, send) = stream.into_split();
+                let addresses: Vec<_> = terms.client.addresses().collect();
+                let sink = Arc::new(Device(Arc::clone(&tun)));
+                let _place = send.place_packets(&addresses, sink);
                 tokio::select! {
                     error = up(&tun, &send, &names, terms) => return TunnelError::Device(error),
                     error = down(&tun, receive) => tracing::debug!(%error, "a tunnel is over"),
@@ -137,25 +140,48 @@ async fn up(
     names: &Arc<NameStub>,
     terms: Terms,
 ) -> std::io::Error {
-    let mut buffer = vec![0; MAX_PACKET];
+    let mut scratch = vec![0; MAX_PACKET];
+    let mut packets = Vec::new();
     loop {
-        let length = match tun.read(&mut buffer).await {
-            Ok(length) => length,
-            Err(error) => return error,
-        };
-        let packet = buffer.get(..length).unwrap_or_default();
-        if let Some(question) = Question::of(packet, terms.gateway) {
-            let (tun, names) = (Arc::clone(tun), Arc::clone(names));
-            tokio::spawn(async move {
-                if let Some(answer) = names.datagram(question.from, &question.message).await {
-                    // As any packet, it may be lost.
-                    let _ = tun.write(&question.answered_by(&answer));
-                }
-            });
-        } else {
-            // What can't be sent is lost, as it might be on the way.
-            let _ = send.send_datagram(Bytes::copy_from_slice(packet));
+        if let Err(error) = tun.read_some(&mut scratch, &mut packets).await {
+            return error;
         }
+        packets.retain(|packet: &Bytes| match Question::of(packet, terms.gateway) {
+            Some(question) => {
+                answer(tun, names, question);
+                false
+            }
+            None => true,
+        });
+        send.send_packets(&mut packets);
+    }
+}
+
+/// Answers a question for a name.
+fn answer(tun: &Arc<Tun>, names: &Arc<NameStub>, question: Question) {
+    let (tun, names) = (Arc::clone(tun), Arc::clone(names));
+    tokio::spawn(async move {
+        if let Some(answer) = names.datagram(question.from, &question.message).await {
+            // As any packet, it may be lost.
+            let _ = tun.write(&question.answered_by(&answer));
+        }
+    });
+}
+
+/// The device, for what comes over an association.
+struct Device(Arc<Tun>);
+
+impl PacketSink for Device {
+    fn take(&self, packets: &mut Vec<Bytes>) {
+        for packet in packets.drain(..) {
+            hand_over(&self.0, &packet);
+        }
+    }
+}
+
+fn hand_over(tun: &Tun, packet: &[u8]) {
+    if let Err(error) = tun.write(packet) {
+        tracing::trace!(%error, "a packet is not taken");
     }
 }
 
@@ -164,9 +190,7 @@ async fn down(tun: &Tun, mut receive: RecvStream) -> std::io::Error {
     loop {
         match receive.read_datagram_or_end().await {
             Ok(Some(packet)) => {
-                if let Err(error) = tun.write(&packet) {
-                    tracing::trace!(%error, "a packet is not taken");
-                }
+                hand_over(tun, &packet);
             }
             Ok(None) => return std::io::ErrorKind::UnexpectedEof.into(),
             Err(error) => return error.into(),
@@ -175,11 +199,13 @@ async fn down(tun: &Tun, mut receive: RecvStream) -> std::io::Error {
 }
 
 async fn discard(tun: &Tun) -> std::io::Error {
-    let mut buffer = vec![0; MAX_PACKET];
+    let mut scratch = vec![0; MAX_PACKET];
+    let mut packets = Vec::new();
     loop {
-        if let Err(error) = tun.read(&mut buffer).await {
+        if let Err(error) = tun.read_some(&mut scratch, &mut packets).await {
             return error;
         }
+        packets.clear();
     }
 }
 

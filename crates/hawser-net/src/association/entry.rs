@@ -1,6 +1,10 @@
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hawser_sctp::{Association, Closed};
+use bytes::Bytes;
+use hawser_channels::association::AssociationTunnel;
+use hawser_sctp::{Association, Closed, Transmit, Turn};
+use hawser_tunnel::{ReceiverConfig, SenderConfig};
 use hawser_types::{ByteCount, Instant};
 use tokio::sync::Notify;
 
@@ -20,10 +24,20 @@ pub(super) struct Entry {
     pub(super) room_below: Option<ByteCount>,
     /// Something changed for those who wait on the association.
     pub(super) changed: Arc<Notify>,
+    /// Makes the places of flows in the tunnel's tables unpredictable.
+    seed: u64,
+    /// The tunnel over it, once either end has sent packets.
+    tunnel: Option<Box<AssociationTunnel>>,
+    /// Packets that the tunnel has handed on, and their bytes.
+    arrived: VecDeque<Bytes>,
+    arrived_bytes: usize,
+    /// Packets have arrived, or none come any more.
+    pub(super) packets: Arc<Notify>,
 }
 
 impl Entry {
-    pub(super) fn new(association: Association) -> Self {
+    /// `seed`: unknown to others.
+    pub(super) fn new(association: Association, seed: u64) -> Self {
         Self {
             association,
             is_established: false,
@@ -33,7 +47,90 @@ impl Entry {
             is_full: false,
             room_below: None,
             changed: Arc::new(Notify::new()),
+            seed,
+            tunnel: None,
+            arrived: VecDeque::new(),
+            arrived_bytes: 0,
+            packets: Arc::new(Notify::new()),
         }
+    }
+
+    /// Gives packets to the tunnel; those that are none are dropped. Returns false, and takes
+    /// nothing, where no path answers.
+    pub(super) fn send_packets(&mut self, now: Instant, packets: &mut Vec<Bytes>) -> bool {
+        let mut answers = false;
+        let association = &mut self.association;
+        association.show_rooms(now, Turn::Any, |view, _| answers |= !view.suspect);
+        if !self.is_established || self.is_over() || !answers {
+            return false;
+        }
+        let seed = self.seed;
+        let tunnel = self.tunnel.get_or_insert_with(|| new_tunnel(seed));
+        for packet in packets.drain(..) {
+            // The tunnel counts what it refuses.
+            let _ = tunnel.enqueue(now, packet);
+        }
+        true
+    }
+
+    /// Takes the packets that have arrived; `false` if none come any more.
+    pub(super) fn take_packets(&mut self, packets: &mut Vec<Bytes>) -> bool {
+        self.arrived_bytes = 0;
+        packets.extend(self.arrived.drain(..));
+        !packets.is_empty() || !self.is_over()
+    }
+
+    /// Returns the next datagram that leaves.
+    pub(super) fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        match &mut self.tunnel {
+            Some(tunnel) => tunnel.poll_transmit(now, &mut self.association),
+            None => self.association.poll_transmit(now),
+        }
+    }
+
+    /// Moves what has come for the tunnel. Returns true if packets wait for their reader.
+    pub(super) fn receive_packets(&mut self, now: Instant) -> bool {
+        if self.tunnel.is_none() && self.association.has_placed() {
+            self.tunnel = Some(new_tunnel(self.seed));
+        }
+        let Some(tunnel) = &mut self.tunnel else {
+            return false;
+        };
+        tunnel.handle_received(now, &mut self.association);
+        while let Some(delivery) = tunnel.poll_delivery() {
+            // As a device's queue, it drops what nobody fetches.
+            if self.arrived_bytes < MAX_ARRIVED {
+                self.arrived_bytes += delivery.packet.len() + PACKET_OVERHEAD;
+                self.arrived.push_back(delivery.packet);
+            }
+        }
+        !self.arrived.is_empty()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let tunnel = self
+            .tunnel
+            .as_ref()
+            .and_then(|tunnel| tunnel.poll_timeout());
+        self.association
+            .poll_timeout()
+            .into_iter()
+            .chain(tunnel)
+            .min()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.association.handle_timeout(now);
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.handle_timeout(now);
+        }
+    }
+
+    /// Memory of what has come and was not taken yet, and of packets.
+    pub(super) fn held(&self) -> ByteCount {
+        let tunnel = self.tunnel.as_ref().map(|tunnel| tunnel.held());
+        let arrived = ByteCount::from(self.arrived_bytes);
+        self.association.held() + tunnel.unwrap_or_default() + arrived
     }
 
     /// True if what was sent and is not acknowledged will never arrive.
@@ -52,3 +149,23 @@ impl Entry {
         self.room_below.take_if(|below| queued < *below).is_some()
     }
 }
+
+fn new_tunnel(seed: u64) -> Box<AssociationTunnel> {
+    let sender = SenderConfig {
+        max_bytes: MAX_PACKETS,
+        seed,
+        ..SenderConfig::default()
+    };
+    let receiver = ReceiverConfig {
+        max_bytes: MAX_PACKETS,
+        ..ReceiverConfig::default()
+    };
+    Box::new(AssociationTunnel::new(sender, receiver))
+}
+
+/// Memory of packets that wait at each end of a tunnel: a second of 64 Mbit/s.
+const MAX_PACKETS: ByteCount = ByteCount::from_mib(8);
+/// Memory of packets that nobody has fetched yet.
+const MAX_ARRIVED: usize = 4 << 20;
+/// Memory of a packet besides its bytes.
+const PACKET_OVERHEAD: usize = 64;

@@ -147,6 +147,29 @@ impl AssociationHandle {
         .await
     }
 
+    /// Sends packets of a tunnel: each as soon as a path has room for it, once, in the order of its
+    /// flow at the far end. Returns false, and leaves them, where no path answers.
+    pub fn send_packets(&self, packets: &mut Vec<Bytes>) -> bool {
+        self.change(|entry, now| entry.send_packets(now, packets))
+    }
+
+    /// Waits for packets of the peer's tunnel and puts all that have come behind `packets`; `false`
+    /// when none come any more. For one task at a time.
+    pub async fn receive_packets(&self, packets: &mut Vec<Bytes>) -> bool {
+        let Some(arrived) = self.endpoint.packets(self.id) else {
+            return false;
+        };
+        loop {
+            let Some(goes_on) = self.endpoint.take_packets(self.id, packets) else {
+                return false;
+            };
+            if !goes_on || !packets.is_empty() {
+                return goes_on;
+            }
+            arrived.notified().await;
+        }
+    }
+
     /// Data that the peer does not have yet.
     pub fn backlog(&self) -> Backlog {
         self.look(|entry| entry.association.backlog())

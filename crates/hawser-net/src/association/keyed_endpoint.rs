@@ -63,6 +63,8 @@ struct State {
     associations: BTreeMap<AssociationId, Entry>,
     /// Associations that the peer began and the application has not taken yet.
     incoming: VecDeque<AssociationId>,
+    /// Makes the places of flows in tunnels' tables unpredictable.
+    tunnel_seed: u64,
 }
 
 /// The sockets and the keys that packets leave with.
@@ -112,10 +114,11 @@ impl KeyedEndpoint {
 
     fn new(config: EndpointConfig, seal: Option<Seal>, timers: Arc<Timers>) -> io::Result<Self> {
         let random = SystemRandom::new();
-        let (mut secret, mut seed) = ([0; 32], [0; 8]);
+        let (mut secret, mut seed, mut tunnel_seed) = ([0; 32], [0; 8], [0; 8]);
         let drawn = random
             .fill(&mut secret)
-            .and_then(|()| random.fill(&mut seed));
+            .and_then(|()| random.fill(&mut seed))
+            .and_then(|()| random.fill(&mut tunnel_seed));
         drawn.map_err(|_| io::Error::other("the system gives no random numbers"))?;
         let id = seal.as_ref().map(Seal::key_id);
         let (sealer, opener) = seal.map(|seal| (seal.sealer, seal.opener)).unzip();
@@ -130,6 +133,7 @@ impl KeyedEndpoint {
             },
             associations: BTreeMap::new(),
             incoming: VecDeque::new(),
+            tunnel_seed: u64::from_ne_bytes(tunnel_seed),
         };
         Ok(Self {
             id,
@@ -167,7 +171,7 @@ impl KeyedEndpoint {
     pub(super) fn held(&self) -> ByteCount {
         let state = self.lock();
         let associations = state.associations.values();
-        let held = |entry: &Entry| STANDING + entry.association.held();
+        let held = |entry: &Entry| STANDING + entry.held();
         associations.map(held).fold(EXPECTED, |all, one| all + one)
     }
 
@@ -328,7 +332,7 @@ impl KeyedEndpoint {
             return;
         };
         if entry.timer.is_some_and(|at| at <= now) {
-            entry.association.handle_timeout(now);
+            entry.handle_timeout(now);
             self.pump(&mut state, now, id);
         }
     }
@@ -349,6 +353,18 @@ impl KeyedEndpoint {
         let answer = change(state.associations.get_mut(&id)?, now);
         self.pump(&mut state, now, id);
         Some(answer)
+    }
+
+    /// What is told when packets have arrived over an association's tunnel.
+    pub(super) fn packets(&self, id: AssociationId) -> Option<Arc<Notify>> {
+        self.look(id, |entry| Arc::clone(&entry.packets))
+    }
+
+    /// Takes the packets that have arrived; `Some(false)` if none come any more.
+    pub(super) fn take_packets(&self, id: AssociationId, packets: &mut Vec<Bytes>) -> Option<bool> {
+        let mut state = self.lock();
+        let entry = state.associations.get_mut(&id)?;
+        Some(entry.take_packets(packets))
     }
 
     /// Ends an association at once, if it is not over yet, and forgets it.
@@ -390,7 +406,7 @@ impl KeyedEndpoint {
     fn pump(&self, state: &mut State, now: Instant, id: AssociationId) {
         state.take_from(now, id);
         if let Some(entry) = state.associations.get_mut(&id) {
-            let timer = entry.association.poll_timeout();
+            let timer = entry.poll_timeout();
             let before = std::mem::replace(&mut entry.timer, timer);
             self.timers.set((self.id, id), before, timer);
         }
@@ -407,7 +423,7 @@ impl KeyedEndpoint {
 
 impl State {
     fn insert(&mut self, id: AssociationId, association: Association) -> Arc<Notify> {
-        let entry = Entry::new(association);
+        let entry = Entry::new(association, self.tunnel_seed);
         let changed = entry.changed.clone();
         self.associations.insert(id, entry);
         changed
@@ -417,7 +433,8 @@ impl State {
         let Some(entry) = self.associations.get_mut(&id) else {
             return;
         };
-        while let Some(transmit) = entry.association.poll_transmit(now) {
+        let has_packets = entry.receive_packets(now);
+        while let Some(transmit) = entry.poll_transmit(now) {
             self.outlet.send(now, &transmit);
         }
         let mut has_changed = false;
@@ -438,6 +455,9 @@ impl State {
         // Those who wait have registered before they looked, under this lock: none misses it.
         if entry.take_room() || has_changed {
             entry.changed.notify_waiters();
+        }
+        if has_packets || has_changed {
+            entry.packets.notify_one();
         }
     }
 }
@@ -500,9 +520,8 @@ impl KeyedEndpoint {
     /// The timers of its associations, as they should be in the order.
     pub(super) fn timers(&self) -> Vec<(Instant, super::timers::TimerId)> {
         let state = self.lock();
-        let timer = |(id, entry): (&AssociationId, &Entry)| {
-            Some((entry.association.poll_timeout()?, (self.id, *id)))
-        };
+        let timer =
+            |(id, entry): (&AssociationId, &Entry)| Some((entry.poll_timeout()?, (self.id, *id)));
         state.associations.iter().filter_map(timer).collect()
     }
 

@@ -1,4 +1,4 @@
-//! The two tasks of a channel that is an association: messages in, messages out.
+//! The tasks of a channel that is an association: messages in, messages out, packets in.
 //!
 //! The lock of the session and that of the association are never held together.
 
@@ -9,10 +9,12 @@ use bytes::Bytes;
 use hawser_channels::association::{AssociationWriter, Next, Step, record_of};
 use hawser_session::ChannelSpec;
 use hawser_types::ChannelId;
+use smallvec::smallvec;
 use tokio::sync::Notify;
 
 use super::association_channel::AssociationChannel;
 use super::inner::{Handle, Meter};
+use super::packets;
 use super::shared::Shared;
 use crate::association::AssociationHandle;
 use crate::clock;
@@ -35,10 +37,18 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
         };
         let reading = tokio::spawn(read(Arc::downgrade(shared), id, Arc::clone(&channel)));
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
+        let packets = tokio::spawn(packets::receive(
+            Arc::downgrade(shared),
+            Arc::clone(&channel),
+        ));
         let handle = Handle {
             meter: Meter::Association(Arc::clone(&channel)),
             write: Arc::clone(&write),
-            tasks: [reading.abort_handle(), writing.abort_handle()],
+            tasks: smallvec![
+                reading.abort_handle(),
+                writing.abort_handle(),
+                packets.abort_handle(),
+            ],
         };
         let replaced = inner.channels.insert(id, handle);
         inner.gone.extend(replaced);
@@ -47,6 +57,7 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
         inner.session.add_channel(now, ChannelSpec::association(id));
         inner.session.handle_writable(now, id);
     });
+    shared.packets.set_association(&channel);
     write.notify_one();
     shared.tell_change();
 }

@@ -60,7 +60,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
         let reading = read(Arc::downgrade(shared), id, stream, reader, refusable);
         let reading = tokio::spawn(reading);
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
-        let tasks = [reading.abort_handle(), writing.abort_handle()];
+        let tasks = smallvec::smallvec![reading.abort_handle(), writing.abort_handle()];
         inner.channels.insert(
             id,
             Handle {

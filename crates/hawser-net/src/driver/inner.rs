@@ -8,6 +8,7 @@ use hawser_channels::association::{AssociationState, PathLinks};
 use hawser_session::{CloseReason, Event, Session, Side, StreamError};
 use hawser_types::{ChannelId, Instant, StreamId};
 use hawser_wire::Enrolment;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::association_channel::AssociationChannel;
@@ -47,8 +48,8 @@ pub(super) struct Inner {
 pub(super) struct Handle {
     pub(super) meter: Meter,
     pub(super) write: Arc<Notify>,
-    /// The reading task, the writing task.
-    pub(super) tasks: [tokio::task::AbortHandle; 2],
+    /// The reading task, the writing task, and what else there is.
+    pub(super) tasks: SmallVec<[tokio::task::AbortHandle; 3]>,
 }
 
 /// The source of a channel's measurements.
@@ -260,7 +261,9 @@ impl Inner {
         // What this side has acknowledged or closed last may still be on its way out.
         for (_, handle) in std::mem::take(&mut self.channels) {
             handle.write.notify_one();
-            handle.tasks[READER].abort();
+            let tasks = handle.tasks.iter().enumerate();
+            let others = tasks.filter(|(place, _)| *place != WRITER);
+            others.for_each(|(_, task)| task.abort());
             self.gone.push(handle);
         }
     }
@@ -279,7 +282,7 @@ impl Drop for Inner {
 
 /// The code with which a gateway ends the session of a client that it does not admit, or no more.
 pub(crate) const CLOSE_REFUSED: u32 = 1;
-/// The place of the reading task among a channel's tasks.
-const READER: usize = 0;
+/// The place of the writing task among a channel's tasks.
+const WRITER: usize = 1;
 /// A client enrols once; more at a time are a mistake.
 const MAX_ENROLMENTS: usize = 4;

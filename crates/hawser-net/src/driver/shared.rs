@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::sync::watch;
 
 use super::inner::Inner;
+use super::packets::Packets;
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::lock_order::SessionLocked;
@@ -25,6 +26,8 @@ pub(super) struct Shared {
     pub(super) reading: ReadMemory,
     pub(super) config: SessionConfig,
     pub(super) side: Side,
+    /// The tunnels over it.
+    pub(super) packets: Packets,
     /// Wakes the task of the timer when that is to look sooner.
     pub(super) timer: Arc<Notify>,
     changed: watch::Sender<u64>,
@@ -54,6 +57,7 @@ impl Shared {
             reading,
             config,
             side,
+            packets: Packets::new(side),
             timer: Arc::default(),
             changed: watch::Sender::new(0),
         }

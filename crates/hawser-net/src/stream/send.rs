@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,7 +13,7 @@ use hawser_types::{Instant, StreamId};
 use tokio::io::AsyncWrite;
 
 use super::{Core, Failure, ReadError, SendDatagramError, WriteError};
-use crate::driver::Waiting;
+use crate::driver::{PacketPlace, PacketSink, Waiting};
 use crate::thread_memory;
 
 /// The sending half of a [`BondStream`](super::BondStream).
@@ -39,6 +40,23 @@ impl SendStream {
     /// The stream's number in its session.
     pub fn id(&self) -> StreamId {
         self.core.id
+    }
+
+    /// Sends packets of the tunnel that this stream stands for: over the session's association,
+    /// else as datagrams beside the stream. What can't be sent is lost, as it might be on the way.
+    pub fn send_packets(&self, packets: &mut Vec<Bytes>) {
+        if !self.core.driver.send_packets(packets) {
+            for packet in packets.drain(..) {
+                let _ = self.send_datagram(packet);
+            }
+        }
+    }
+
+    /// Gives the tunnel that this stream stands for its place: what comes over the session's
+    /// association for these addresses goes to `sink`, until the place is dropped. Datagrams beside
+    /// the stream do not.
+    pub fn place_packets(&self, addresses: &[IpAddr], sink: Arc<dyn PacketSink>) -> PacketPlace {
+        self.core.driver.place_packets(addresses, sink)
     }
 
     /// Waits until the peer has accepted the stream; gives what it said then.

@@ -72,6 +72,10 @@ impl Assembly {
         is_whole && Some(data.stream) == self.placed_stream
     }
 
+    pub(super) fn has_placed(&self) -> bool {
+        !self.placed.is_empty()
+    }
+
     pub(super) fn receive_placed(&mut self) -> Option<Received> {
         let received = self.placed.pop_front()?;
         self.readable -= received.charge();

@@ -1,0 +1,144 @@
+//! Packets of tunnels: over the association where there is one, else beside their stream.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use bytes::Bytes;
+use hawser_session::Side;
+use hawser_tunnel::packet::PacketView;
+
+use super::association_channel::AssociationChannel;
+use super::shared::Shared;
+
+/// Takes packets of the peer that are for one tunnel.
+pub trait PacketSink: Send + Sync {
+    /// Takes them out of `packets`. It must not wait.
+    fn take(&self, packets: &mut Vec<Bytes>);
+}
+
+/// The tunnels of a session.
+///
+/// Over an association nothing says which tunnel a packet is for but its own addresses: the
+/// client's end, which is the destination at the client and the source at the gateway.
+pub(super) struct Packets {
+    side: Side,
+    association: RwLock<Weak<AssociationChannel>>,
+    sinks: RwLock<BTreeMap<IpAddr, Arc<dyn PacketSink>>>,
+}
+
+impl Packets {
+    pub(super) fn new(side: Side) -> Self {
+        Self {
+            side,
+            association: RwLock::new(Weak::new()),
+            sinks: RwLock::default(),
+        }
+    }
+
+    /// Packets go over this association from now on, while it lives.
+    pub(super) fn set_association(&self, channel: &Arc<AssociationChannel>) {
+        let mut association = self
+            .association
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *association = Arc::downgrade(channel);
+    }
+
+    /// Sends packets over the association. Returns false, and leaves them, where there is none, or
+    /// none of its paths answers.
+    pub(super) fn send(&self, packets: &mut Vec<Bytes>) -> bool {
+        let association = self
+            .association
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let association = association.upgrade();
+        association.is_some_and(|channel| channel.association.send_packets(packets))
+    }
+
+    /// What comes for one of these addresses goes to `sink` from now on.
+    pub(super) fn register(&self, addresses: &[IpAddr], sink: &Arc<dyn PacketSink>) {
+        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
+        for address in addresses {
+            sinks.insert(*address, Arc::clone(sink));
+        }
+    }
+
+    /// Nothing goes to `sink` any more.
+    pub(super) fn unregister(&self, sink: &Arc<dyn PacketSink>) {
+        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
+        sinks.retain(|_, known| !Arc::ptr_eq(known, sink));
+    }
+
+    /// Gives packets to the tunnels that they are for. Those of nobody go to any tunnel, which
+    /// counts them as what they are.
+    pub(super) fn hand_on(&self, packets: &mut Vec<Bytes>) {
+        let sinks = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
+        let mut run: (Option<&Arc<dyn PacketSink>>, Vec<Bytes>) = (None, Vec::new());
+        for packet in packets.drain(..) {
+            let sink = self
+                .address(&packet)
+                .and_then(|address| sinks.get(&address));
+            let Some(sink) = sink.or_else(|| sinks.values().next()) else {
+                continue;
+            };
+            if let Some(before) = run.0.replace(sink)
+                && !Arc::ptr_eq(before, sink)
+            {
+                before.take(&mut run.1);
+                run.1.clear();
+            }
+            run.1.push(packet);
+        }
+        if let Some(sink) = run.0 {
+            sink.take(&mut run.1);
+        }
+    }
+
+    fn address(&self, packet: &[u8]) -> Option<IpAddr> {
+        let view = PacketView::parse(packet).ok()?;
+        Some(match self.side {
+            Side::Client => view.destination(),
+            Side::Gateway => view.source(),
+        })
+    }
+}
+
+/// Hands on what the peer sends over an association, until that is over.
+pub(super) async fn receive(shared: Weak<Shared>, channel: Arc<AssociationChannel>) {
+    let mut packets = Vec::new();
+    while channel.association.receive_packets(&mut packets).await {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        shared.packets.hand_on(&mut packets);
+        // Of a flood, others on this thread have their turn as well.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A tunnel's place among those of its session, until this is dropped.
+pub struct PacketPlace {
+    shared: Arc<Shared>,
+    sink: Arc<dyn PacketSink>,
+}
+
+impl PacketPlace {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        addresses: &[IpAddr],
+        sink: Arc<dyn PacketSink>,
+    ) -> Self {
+        shared.packets.register(addresses, &sink);
+        Self {
+            shared: Arc::clone(shared),
+            sink,
+        }
+    }
+}
+
+impl Drop for PacketPlace {
+    fn drop(&mut self) {
+        self.shared.packets.unregister(&self.sink);
+    }
+}
