@@ -239,10 +239,12 @@ impl Driver {
 
     pub(crate) fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
         self.sample_associations();
-        self.shared
-            .lock()
-            .session
-            .snapshot(clock::now(), max_streams)
+        let tunnel = self.shared.packets.counts();
+        let session = &self.shared.lock().session;
+        SessionSnapshot {
+            tunnel,
+            ..session.snapshot(clock::now(), max_streams)
+        }
     }
 
     /// Books what associations have carried: one at rest tells of its last bytes only when asked.

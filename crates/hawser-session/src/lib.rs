@@ -63,7 +63,7 @@ pub use session::Session;
 pub use side::Side;
 pub use snapshot::{
     ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,
-    TransportSnapshot,
+    TransportSnapshot, TunnelCounts,
 };
 pub use stream::SHORT_WRITE;
 pub use transport::{Transport, TransportReason};

@@ -36,6 +36,23 @@ pub struct SessionSnapshot {
     /// Memory of what came and was not read, streams' and datagrams: whole read buffers where
     /// slices of them wait. Datagrams that wait to be sent are in it too.
     pub held: ByteCount,
+    /// Packets of tunnels, which the driver counts.
+    pub tunnel: TunnelCounts,
+}
+
+/// Packets of a session's tunnels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelCounts {
+    /// Packets given to an association.
+    pub over_association: u64,
+    /// Packets sent as datagrams beside streams, since no association answered.
+    pub over_channels: u64,
+    /// Packets received over an association.
+    pub received: u64,
+    /// Those of them that came after they had counted as lost, over the association that stands.
+    pub late: u64,
+    /// Packets that the tunnel of the association that stands has dropped from its queue.
+    pub dropped: u64,
 }
 
 /// Transport of a session at one moment.

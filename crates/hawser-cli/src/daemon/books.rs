@@ -214,6 +214,7 @@ pub(super) mod tests {
                 unacknowledged: ByteCount::ZERO,
                 credit_lent: ByteCount::ZERO,
                 held: ByteCount::ZERO,
+                tunnel: Default::default(),
             }),
         }
     }

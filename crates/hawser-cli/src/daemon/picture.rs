@@ -11,7 +11,9 @@ use hawser_front::bonded::Purpose;
 use hawser_front::datagram::opening;
 use hawser_front::destination::Destination;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
-use hawser_session::{ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot};
+use hawser_session::{
+    ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot, TunnelCounts,
+};
 use hawser_types::{ByteCount, LinkIndex, PathId, Rate};
 use hawser_wire::ChannelRole;
 use tokio::time::Instant;
@@ -257,7 +259,26 @@ pub(super) fn destination(metadata: &[u8]) -> Option<String> {
 fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
     let unsent = ("bytes-unsent", session.unsent.as_u64());
     let all = counted(&session.counters).into_iter().chain([unsent]);
+    let all = all.chain(packets_counted(&session.tunnel));
     all.map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+/// By name, what tunnels of a session have counted.
+pub(super) fn packets_counted(tunnel: &TunnelCounts) -> [(&'static str, u64); 5] {
+    let TunnelCounts {
+        over_association,
+        over_channels,
+        received,
+        late,
+        dropped,
+    } = *tunnel;
+    [
+        ("packets-over-association", over_association),
+        ("packets-over-channels", over_channels),
+        ("packets-received", received),
+        ("packets-late", late),
+        ("packets-dropped", dropped),
+    ]
 }
 
 /// By name, what a session has counted since it began.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hawser_session::{Counters, SessionSnapshot};
+use hawser_session::{Counters, SessionSnapshot, TunnelCounts};
 use hawser_types::ChannelId;
 
-use super::picture::counted;
+use super::picture::{counted, packets_counted};
 use super::subject::View;
 
 /// Sums that only grow, entered once a second: a session that ends leaves what it had counted by
@@ -21,6 +21,7 @@ pub(super) struct Totals {
 #[derive(Default)]
 struct SessionCounters {
     counters: Counters,
+    tunnel: TunnelCounts,
     /// Segments that the kernel had sent again, for each channel.
     segments: BTreeMap<ChannelId, u64>,
 }
@@ -49,8 +50,10 @@ impl Totals {
         before: &SessionCounters,
         session: &SessionSnapshot,
     ) -> SessionCounters {
-        let counters = counted(&before.counters).into_iter();
-        for ((_, before), (name, now)) in counters.zip(counted(&session.counters)) {
+        let all = |counters, tunnel| counted(counters).into_iter().chain(packets_counted(tunnel));
+        let counters = all(&before.counters, &before.tunnel);
+        let now = all(&session.counters, &session.tunnel);
+        for ((_, before), (name, now)) in counters.zip(now) {
             self.add(name, before, now);
         }
         let again =
@@ -62,6 +65,7 @@ impl Totals {
         }
         SessionCounters {
             counters: session.counters,
+            tunnel: session.tunnel,
             segments,
         }
     }

@@ -100,6 +100,9 @@ fn a_flow_outlives_its_links_and_its_gateway() {
             until(what, || count() > before + 5, log);
         };
         goes_on("it begins", &|| gateway.log());
+        let over_association = || net.counter("sessions-packets-received");
+        let is_carried = || over_association() > 20;
+        until("the association carries it", is_carried, || gateway.log());
         ip("link set dsl down");
         goes_on("it goes on over the other link", &|| gateway.log());
         ip("link set dsl up");

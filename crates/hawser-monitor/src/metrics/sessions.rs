@@ -55,7 +55,7 @@ fn data(text: &mut Text, all: &AllSessions) {
 }
 
 /// By the names that counters have in a snapshot.
-const COUNTED: [(&str, &str, &str); 13] = [
+const COUNTED: [(&str, &str, &str); 18] = [
     (
         "sessions-bytes-again",
         "hawser_sessions_repeated_bytes_total",
@@ -120,5 +120,30 @@ const COUNTED: [(&str, &str, &str); 13] = [
         "sessions-datagrams-dropped",
         "hawser_sessions_dropped_datagrams_total",
         "Datagrams that were not passed on.",
+    ),
+    (
+        "sessions-packets-over-association",
+        "hawser_sessions_sent_packets_total",
+        "Packets of tunnels sent over associations.",
+    ),
+    (
+        "sessions-packets-over-channels",
+        "hawser_sessions_sent_packets_as_datagrams_total",
+        "Packets of tunnels sent as datagrams, since no association answered.",
+    ),
+    (
+        "sessions-packets-received",
+        "hawser_sessions_received_packets_total",
+        "Packets of tunnels received over associations.",
+    ),
+    (
+        "sessions-packets-late",
+        "hawser_sessions_late_packets_total",
+        "Packets of tunnels received after they had counted as lost.",
+    ),
+    (
+        "sessions-packets-dropped",
+        "hawser_sessions_dropped_packets_total",
+        "Packets of tunnels dropped from the queue in front of the links.",
     ),
 ];

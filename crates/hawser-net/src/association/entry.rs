@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hawser_channels::association::AssociationTunnel;
+use hawser_channels::association::{AssociationTunnel, TunnelStats};
 use hawser_sctp::{Association, Closed, Transmit, Turn};
 use hawser_tunnel::{ReceiverConfig, SenderConfig};
 use hawser_types::{ByteCount, Instant};
@@ -105,6 +105,11 @@ impl Entry {
             }
         }
         !self.arrived.is_empty()
+    }
+
+    pub(super) fn tunnel_stats(&self) -> TunnelStats {
+        let tunnel = self.tunnel.as_ref();
+        tunnel.map(|tunnel| tunnel.stats()).unwrap_or_default()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

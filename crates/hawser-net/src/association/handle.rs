@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hawser_channels::association::{AssociationWriter, Instructions, send_waiting};
+use hawser_channels::association::{AssociationWriter, Instructions, TunnelStats, send_waiting};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::{
     AssociationId, Backlog, Closed, LinkInfo, Message, OwnerBacklog, PathSnapshot, Received,
@@ -168,6 +168,11 @@ impl AssociationHandle {
             }
             arrived.notified().await;
         }
+    }
+
+    /// What the tunnel over it has done.
+    pub fn tunnel_stats(&self) -> TunnelStats {
+        self.look(Entry::tunnel_stats).unwrap_or_default()
     }
 
     /// Data that the peer does not have yet.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
-use hawser_session::Side;
+use hawser_session::{Side, TunnelCounts};
 use hawser_tunnel::packet::PacketView;
 
 use super::association_channel::AssociationChannel;
@@ -25,6 +26,9 @@ pub(super) struct Packets {
     side: Side,
     association: RwLock<Weak<AssociationChannel>>,
     sinks: RwLock<BTreeMap<IpAddr, Arc<dyn PacketSink>>>,
+    over_association: AtomicU64,
+    over_channels: AtomicU64,
+    received: AtomicU64,
 }
 
 impl Packets {
@@ -33,6 +37,9 @@ impl Packets {
             side,
             association: RwLock::new(Weak::new()),
             sinks: RwLock::default(),
+            over_association: AtomicU64::new(0),
+            over_channels: AtomicU64::new(0),
+            received: AtomicU64::new(0),
         }
     }
 
@@ -48,12 +55,36 @@ impl Packets {
     /// Sends packets over the association. Returns false, and leaves them, where there is none, or
     /// none of its paths answers.
     pub(super) fn send(&self, packets: &mut Vec<Bytes>) -> bool {
-        let association = self
-            .association
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let association = association.upgrade();
-        association.is_some_and(|channel| channel.association.send_packets(packets))
+        let count = packets.len() as u64;
+        let association = self.association();
+        let are_sent = association.is_some_and(|it| it.association.send_packets(packets));
+        let counter = match are_sent {
+            true => &self.over_association,
+            false => &self.over_channels,
+        };
+        counter.fetch_add(count, Ordering::Relaxed);
+        are_sent
+    }
+
+    /// What was sent and received so far.
+    pub(super) fn counts(&self) -> TunnelCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tunnel = self.association().map(|it| it.association.tunnel_stats());
+        let tunnel = tunnel.unwrap_or_default();
+        TunnelCounts {
+            over_association: read(&self.over_association),
+            over_channels: read(&self.over_channels),
+            received: read(&self.received),
+            late: tunnel.received.late,
+            dropped: tunnel.sent.dropped + tunnel.sent.overflowed,
+        }
+    }
+
+    fn association(&self) -> Option<Arc<AssociationChannel>> {
+        let association = self.association.read();
+        association
+            .unwrap_or_else(PoisonError::into_inner)
+            .upgrade()
     }
 
     /// What comes for one of these addresses goes to `sink` from now on.
@@ -73,6 +104,8 @@ impl Packets {
     /// Gives packets to the tunnels that they are for. Those of nobody go to any tunnel, which
     /// counts them as what they are.
     pub(super) fn hand_on(&self, packets: &mut Vec<Bytes>) {
+        self.received
+            .fetch_add(packets.len() as u64, Ordering::Relaxed);
         let sinks = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
         let mut run: (Option<&Arc<dyn PacketSink>>, Vec<Bytes>) = (None, Vec::new());
         for packet in packets.drain(..) {

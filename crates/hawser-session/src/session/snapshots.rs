@@ -3,7 +3,7 @@
 use hawser_types::{ByteCount, Instant, StreamId};
 
 use super::Session;
-use crate::snapshot::{ChannelSnapshot, SessionSnapshot, StreamSnapshot};
+use crate::snapshot::{ChannelSnapshot, SessionSnapshot, StreamSnapshot, TunnelCounts};
 use crate::stream::Stream;
 
 impl Session {
@@ -36,6 +36,7 @@ impl Session {
             unacknowledged: ByteCount::new(self.unacknowledged.bytes()),
             credit_lent: self.streams.lent(),
             held: self.streams.held() + ByteCount::from(self.datagrams.memory()),
+            tunnel: TunnelCounts::default(),
         }
     }
 

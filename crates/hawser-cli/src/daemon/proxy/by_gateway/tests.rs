@@ -61,6 +61,7 @@ fn snapshot(channels: Vec<ChannelSnapshot>, links: Vec<LinkSnapshot>) -> Session
         unacknowledged: ByteCount::ZERO,
         credit_lent: ByteCount::ZERO,
         held: ByteCount::ZERO,
+        tunnel: Default::default(),
     }
 }
 
