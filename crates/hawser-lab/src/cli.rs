@@ -24,7 +24,7 @@ use crate::scenario;
 use crate::thousand::ThousandOptions;
 use crate::{
     association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
-    matrix, messages, objects, peer, privilege, request, short, transports,
+    matrix, messages, objects, packets, peer, privilege, request, short, transports,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -66,6 +66,8 @@ enum Command {
     Association(association::Arguments),
     /// Measure how long messages take beside many busy streams, over TCP and over an association
     Messages(Arguments<messages::Options>),
+    /// Carry packets of iperf3 and ping by `hawser run --tun`, beside each link alone
+    Packets(Arguments<packets::Options>),
     /// Carry sessions over TCP, over associations and by automatic choice, beside usrsctp
     Transports(transports::Arguments),
     /// Measure associations without limits: speed and processor time, beside usrsctp and QUIC
@@ -137,6 +139,7 @@ impl Cli {
             Command::Watchers(arguments) => arguments.execute(),
             Command::Association(arguments) => arguments.execute(),
             Command::Messages(arguments) => arguments.execute(messages::run),
+            Command::Packets(arguments) => arguments.execute(packets::run),
             Command::Transports(arguments) => arguments.execute(),
             Command::AssociationSpeed(arguments) => arguments.execute(),
             Command::Crowd(options) => options.execute(),

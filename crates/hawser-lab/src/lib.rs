@@ -34,6 +34,7 @@ pub mod netns;
 mod objects;
 mod open_files;
 mod output;
+mod packets;
 mod peer;
 pub mod privilege;
 pub mod process;

@@ -16,6 +16,7 @@ mod entry;
 mod handle;
 mod keyed_endpoint;
 mod keyed_endpoints;
+mod outlet;
 mod places;
 mod receiver;
 mod seal;

@@ -108,7 +108,7 @@ impl Driver {
         addresses: &[IpAddr],
         sink: Arc<dyn PacketSink>,
     ) -> PacketPlace {
-        PacketPlace::new(&self.shared, addresses, sink)
+        PacketPlace::new(&self.shared.packets, addresses, sink)
     }
 
     /// The configuration that the session began with.

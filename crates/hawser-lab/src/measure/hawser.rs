@@ -222,7 +222,8 @@ impl Session {
         invite: Option<&Path>,
     ) -> Result<Program, StepError> {
         let log = self.next_log("gateway");
-        start_gateway(bench, programs, &self.folder.join("gateway"), invite, &log)
+        let state = self.folder.join("gateway");
+        start_gateway(bench, programs, &state, invite, &[], &log)
     }
 
     fn start_client(
@@ -301,18 +302,20 @@ impl Session {
 }
 
 /// Starts a gateway on the server host that keeps its state in `state` and writes an invite into
-/// the file `invite`, where that is wanted.
+/// the file `invite`, where that is wanted. `more`: further arguments.
 pub(crate) fn start_gateway(
     bench: &Bench,
     programs: &Programs,
     state: &Path,
     invite: Option<&Path>,
+    more: &[&str],
     log: &Path,
 ) -> Result<Program, StepError> {
     let mut serve = programs.command(bench.lab().server())?;
     serve
         .args(["serve", "--listen", &GATEWAY.to_string()])
         .args(["--allow-destination", "10.0.0.0/8"])
+        .args(more)
         .arg("--state")
         .arg(state);
     if let Some(invite) = invite {

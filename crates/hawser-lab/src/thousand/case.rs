@@ -158,7 +158,7 @@ impl<'a> Case<'a> {
 fn launch(bench: &Bench, programs: &Programs, start: u32) -> anyhow::Result<Program> {
     let log = bench.folder().join(format!("gateway-{start}.log"));
     let state = bench.folder().join("gateway");
-    let mut gateway = start_gateway(bench, programs, &state, None, &log)?;
+    let mut gateway = start_gateway(bench, programs, &state, None, &[], &log)?;
     wait_for_port(&mut gateway, GATEWAY, bench.lab().server())?;
     Ok(gateway)
 }

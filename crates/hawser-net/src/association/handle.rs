@@ -156,13 +156,15 @@ impl AssociationHandle {
     /// Waits for packets of the peer's tunnel and puts all that have come behind `packets`; `false`
     /// when none come any more. For one task at a time.
     pub async fn receive_packets(&self, packets: &mut Vec<Bytes>) -> bool {
-        let Some(arrived) = self.endpoint.packets(self.id) else {
+        let arrived = self.look(|entry| Arc::clone(&entry.packets));
+        let Some(arrived) = arrived else {
             return false;
         };
         loop {
-            let Some(goes_on) = self.endpoint.take_packets(self.id, packets) else {
-                return false;
-            };
+            let taken = self
+                .endpoint
+                .adjust(self.id, |entry| entry.take_packets(packets));
+            let goes_on = taken.unwrap_or(false);
             if !goes_on || !packets.is_empty() {
                 return goes_on;
             }

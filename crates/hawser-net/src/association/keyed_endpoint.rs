@@ -10,25 +10,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::{Bytes, BytesMut};
 use hawser_sctp::{
     Association, AssociationConfig, AssociationId, ConnectError, Endpoint, EndpointConfig, Event,
-    Handled, Local, Route, Transmit,
+    Handled, Local, Route,
 };
-use hawser_session::seal::datagram::{DatagramOpener, DatagramSealer, KeyId};
+use hawser_session::seal::datagram::{DatagramOpener, KeyId};
 use hawser_types::{ByteCount, Instant};
 use ring::rand::{SecureRandom, SystemRandom};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::entry::Entry;
+use super::outlet::{Outlet, Sockets};
 use super::seal::Seal;
-use super::socket::LinkSocket;
 use super::timers::Timers;
 use crate::{clock, lock_order};
 
 /// The name of an endpoint: the key id of what comes, or nothing where packets are not sealed.
 pub(super) type KeyedEndpointId = Option<KeyId>;
-
-/// The sockets that packets may leave by.
-pub(super) type Sockets = Arc<[Arc<LinkSocket>]>;
 
 /// The association of one datagram channel, or all that are not sealed.
 ///
@@ -65,15 +62,6 @@ struct State {
     incoming: VecDeque<AssociationId>,
     /// Makes the places of flows in tunnels' tables unpredictable.
     tunnel_seed: u64,
-}
-
-/// The sockets and the keys that packets leave with.
-#[derive(Debug)]
-struct Outlet {
-    sealer: Option<DatagramSealer>,
-    sockets: Sockets,
-    /// Sockets that have to send what was gathered.
-    gathered: SmallVec<[Arc<LinkSocket>; 4]>,
 }
 
 /// The places that packets leave from, as they change.
@@ -114,17 +102,17 @@ impl KeyedEndpoint {
 
     fn new(config: EndpointConfig, seal: Option<Seal>, timers: Arc<Timers>) -> io::Result<Self> {
         let random = SystemRandom::new();
-        let (mut secret, mut seed, mut tunnel_seed) = ([0; 32], [0; 8], [0; 8]);
+        let (mut secret, mut seeds) = ([0; 32], [0; 16]);
         let drawn = random
             .fill(&mut secret)
-            .and_then(|()| random.fill(&mut seed))
-            .and_then(|()| random.fill(&mut tunnel_seed));
+            .and_then(|()| random.fill(&mut seeds));
         drawn.map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        let seeds = u128::from_ne_bytes(seeds);
         let id = seal.as_ref().map(Seal::key_id);
         let (sealer, opener) = seal.map(|seal| (seal.sealer, seal.opener)).unzip();
         let state = State {
             is_open: config.accepts,
-            endpoint: Endpoint::new(config, secret, u64::from_ne_bytes(seed)),
+            endpoint: Endpoint::new(config, secret, seeds as u64),
             locals: Vec::new(),
             outlet: Outlet {
                 sealer,
@@ -133,7 +121,7 @@ impl KeyedEndpoint {
             },
             associations: BTreeMap::new(),
             incoming: VecDeque::new(),
-            tunnel_seed: u64::from_ne_bytes(tunnel_seed),
+            tunnel_seed: (seeds >> 64) as u64,
         };
         Ok(Self {
             id,
@@ -355,16 +343,13 @@ impl KeyedEndpoint {
         Some(answer)
     }
 
-    /// What is told when packets have arrived over an association's tunnel.
-    pub(super) fn packets(&self, id: AssociationId) -> Option<Arc<Notify>> {
-        self.look(id, |entry| Arc::clone(&entry.packets))
-    }
-
-    /// Takes the packets that have arrived; `Some(false)` if none come any more.
-    pub(super) fn take_packets(&self, id: AssociationId, packets: &mut Vec<Bytes>) -> Option<bool> {
-        let mut state = self.lock();
-        let entry = state.associations.get_mut(&id)?;
-        Some(entry.take_packets(packets))
+    /// Changes an association in a way from which nothing follows; `None` if it is not there.
+    pub(super) fn adjust<R>(
+        &self,
+        id: AssociationId,
+        adjust: impl FnOnce(&mut Entry) -> R,
+    ) -> Option<R> {
+        self.lock().associations.get_mut(&id).map(adjust)
     }
 
     /// Ends an association at once, if it is not over yet, and forgets it.
@@ -458,20 +443,6 @@ impl State {
         }
         if has_packets || has_changed {
             entry.packets.notify_one();
-        }
-    }
-}
-
-impl Outlet {
-    /// Gives a packet to the socket of its place, which is then among those that have to send.
-    fn send(&mut self, now: Instant, transmit: &Transmit) {
-        let mut sockets = self.sockets.iter();
-        let Some(socket) = sockets.find(|socket| socket.local() == transmit.route.local) else {
-            return;
-        };
-        socket.gather(now, transmit, self.sealer.as_mut());
-        if !self.gathered.iter().any(|it| Arc::ptr_eq(it, socket)) {
-            self.gathered.push(socket.clone());
         }
     }
 }

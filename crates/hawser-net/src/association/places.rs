@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use hawser_sctp::Local;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::keyed_endpoint::{KeyedEndpoint, PlacesChange, Sockets};
+use super::keyed_endpoint::{KeyedEndpoint, PlacesChange};
 use super::keyed_endpoints::{KeyedEndpoints, drive_timers};
+use super::outlet::Sockets;
 use super::receiver;
 use super::socket::{self, LinkSocket, Sharing};
 use crate::clock;

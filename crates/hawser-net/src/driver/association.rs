@@ -38,7 +38,7 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
         let reading = tokio::spawn(read(Arc::downgrade(shared), id, Arc::clone(&channel)));
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
         let packets = tokio::spawn(packets::receive(
-            Arc::downgrade(shared),
+            Arc::downgrade(&shared.packets),
             Arc::clone(&channel),
         ));
         let handle = Handle {

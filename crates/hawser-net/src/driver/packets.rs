@@ -10,7 +10,6 @@ use hawser_session::{Side, TunnelCounts};
 use hawser_tunnel::packet::PacketView;
 
 use super::association_channel::AssociationChannel;
-use super::shared::Shared;
 
 /// Takes packets of the peer that are for one tunnel.
 pub trait PacketSink: Send + Sync {
@@ -138,13 +137,13 @@ impl Packets {
 }
 
 /// Hands on what the peer sends over an association, until that is over.
-pub(super) async fn receive(shared: Weak<Shared>, channel: Arc<AssociationChannel>) {
+pub(super) async fn receive(tunnels: Weak<Packets>, channel: Arc<AssociationChannel>) {
     let mut packets = Vec::new();
     while channel.association.receive_packets(&mut packets).await {
-        let Some(shared) = shared.upgrade() else {
+        let Some(tunnels) = tunnels.upgrade() else {
             return;
         };
-        shared.packets.hand_on(&mut packets);
+        tunnels.hand_on(&mut packets);
         // Of a flood, others on this thread have their turn as well.
         tokio::task::yield_now().await;
     }
@@ -152,19 +151,19 @@ pub(super) async fn receive(shared: Weak<Shared>, channel: Arc<AssociationChanne
 
 /// A tunnel's place among those of its session, until this is dropped.
 pub struct PacketPlace {
-    shared: Arc<Shared>,
+    tunnels: Arc<Packets>,
     sink: Arc<dyn PacketSink>,
 }
 
 impl PacketPlace {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        tunnels: &Arc<Packets>,
         addresses: &[IpAddr],
         sink: Arc<dyn PacketSink>,
     ) -> Self {
-        shared.packets.register(addresses, &sink);
+        tunnels.register(addresses, &sink);
         Self {
-            shared: Arc::clone(shared),
+            tunnels: Arc::clone(tunnels),
             sink,
         }
     }
@@ -172,6 +171,6 @@ impl PacketPlace {
 
 impl Drop for PacketPlace {
     fn drop(&mut self) {
-        self.shared.packets.unregister(&self.sink);
+        self.tunnels.unregister(&self.sink);
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Shared {
     pub(super) config: SessionConfig,
     pub(super) side: Side,
     /// The tunnels over it.
-    pub(super) packets: Packets,
+    pub(super) packets: Arc<Packets>,
     /// Wakes the task of the timer when that is to look sooner.
     pub(super) timer: Arc<Notify>,
     changed: watch::Sender<u64>,
@@ -57,7 +57,7 @@ impl Shared {
             reading,
             config,
             side,
-            packets: Packets::new(side),
+            packets: Arc::new(Packets::new(side)),
             timer: Arc::default(),
             changed: watch::Sender::new(0),
         }
