@@ -24,4 +24,5 @@ mod tally;
 #[cfg(test)]
 mod testing;
 pub mod this_machine;
+mod token_bucket;
 pub mod transport;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::destination::Destination;
+use crate::token_bucket::TokenBucket;
 
 /// Tells clients apart: the client's public key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -219,41 +219,6 @@ impl Recent {
     }
 }
 
-/// Tokens that come back at a rate, up to a number. Kept as the time at which the bucket will be
-/// full: nothing has to be counted up.
-#[derive(Debug)]
-struct TokenBucket {
-    full_at: Instant,
-}
-
-impl TokenBucket {
-    fn new(now: Instant) -> Self {
-        Self { full_at: now }
-    }
-
-    /// Takes one token, if there is one.
-    fn take(&mut self, rate: u32, burst: u32, now: Instant) -> bool {
-        let token = token_time(rate);
-        let full_at = self.full_at.max(now) + token;
-        if full_at > now + token.saturating_mul(burst) {
-            return false;
-        }
-        self.full_at = full_at;
-        true
-    }
-
-    fn is_full(&self, now: Instant) -> bool {
-        self.full_at <= now
-    }
-}
-
-/// The time in which one token comes back; a rate of zero is one in a thousand years.
-fn token_time(rate: u32) -> Duration {
-    Duration::from_secs(1)
-        .checked_div(rate)
-        .unwrap_or(Duration::from_secs(1000 * 365 * 86_400))
-}
-
 /// Enough for a browser's day; 300 bytes each at most.
 const MAX_RECENT: usize = 1024;
 
@@ -262,6 +227,8 @@ const MAX_IDLE_CLIENTS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn limits() -> ClientLimits {
