@@ -3,6 +3,7 @@
 //! At the client, [`PacketTunnel`] carries the packets of one device. At the gateway, the
 //! [`Exchange`] has one device for the packets of all clients, and an address for each of them.
 
+mod answers;
 mod exchange;
 mod pool;
 mod question;

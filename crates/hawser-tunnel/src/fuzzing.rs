@@ -12,7 +12,9 @@ use hawser_wire::tunnel::TunnelMessage;
 
 use crate::offload::{Coalescer, Split};
 use crate::packet::{PacketView, mark_congestion};
-use crate::{PathDelay, Placed, Receiver, ReceiverConfig, Sender, SenderConfig, TunnelPaths, icmp};
+use crate::{
+    PathDelay, Placed, Receiver, ReceiverConfig, Sender, SenderConfig, TunnelPaths, icmp, reset,
+};
 
 /// A packet as a TUN device or a peer gives it.
 pub fn fuzz_packet(data: &[u8]) {
@@ -22,10 +24,17 @@ pub fn fuzz_packet(data: &[u8]) {
     assert_eq!(view.length() + view.trailing(), data.len());
     let key = view.flow_key();
     for from in [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
-        if let Some(answer) = icmp::too_big(&view, 1280, from) {
+        let answers = [
+            icmp::too_big(&view, 1280, from),
+            icmp::prohibited(&view, from),
+            reset(&view),
+        ];
+        for answer in answers.into_iter().flatten() {
             let read = PacketView::parse(&answer).expect("an answer is a packet");
             assert_eq!(read.destination(), view.source());
-            assert!(icmp::too_big(&read, 1280, from).is_none());
+            assert!(icmp::too_big(&read, 1280, from).is_none() || read.tcp_flags().is_some());
+            assert!(icmp::prohibited(&read, from).is_none() || read.tcp_flags().is_some());
+            assert!(reset(&read).is_none());
         }
     }
     let mut changed = view.bytes().to_vec();

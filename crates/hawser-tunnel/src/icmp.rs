@@ -1,4 +1,5 @@
-//! Answers to packets that are too large for the tunnel (RFC 792 and 1191, RFC 4443).
+//! Answers to packets that are too large for the tunnel, or may not go where they are sent
+//! (RFC 792, 1191, 1812 and 4443).
 
 use std::net::IpAddr;
 
@@ -13,9 +14,33 @@ use crate::packet::{ICMP, ICMPV6, IpVersion, PacketView};
 /// addresses that stand for many or for none, to packets of IPv4 that may be fragmented, and where
 /// `from` is of the other version.
 pub fn too_big(packet: &PacketView<'_>, mtu: u16, from: IpAddr) -> Option<Vec<u8>> {
-    if !may_answer(packet) || !packet.forbids_fragments() {
-        return None;
-    }
+    let [high, low] = mtu.to_be_bytes();
+    let head = match packet.version() {
+        IpVersion::V4 => [3, 4, 0, 0, 0, 0, high, low],
+        IpVersion::V6 => [2, 0, 0, 0, 0, 0, high, low],
+    };
+    let may_answer = may_answer(packet) && packet.forbids_fragments();
+    may_answer.then(|| message(packet, head, from)).flatten()
+}
+
+/// Returns the ICMP message that tells the source of `packet` that a policy keeps it from its
+/// destination: Communication Administratively Prohibited of either family. `from`: an address of
+/// this end of the tunnel.
+///
+/// `None` where no answer may be given, as for [`too_big`], and to what went to a multicast
+/// address.
+pub fn prohibited(packet: &PacketView<'_>, from: IpAddr) -> Option<Vec<u8>> {
+    // Sources: RFC 1812 §5.2.7.1, RFC 4443 §3.1.
+    let head = match packet.version() {
+        IpVersion::V4 => [3, 13, 0, 0, 0, 0, 0, 0],
+        IpVersion::V6 => [1, 1, 0, 0, 0, 0, 0, 0],
+    };
+    let may_answer = may_answer(packet) && !packet.destination().is_multicast();
+    may_answer.then(|| message(packet, head, from)).flatten()
+}
+
+/// An ICMP message with this head about `packet`, for its source.
+fn message(packet: &PacketView<'_>, head: [u8; ICMP_HEADER], from: IpAddr) -> Option<Vec<u8>> {
     match (packet.version(), from, packet.source()) {
         (IpVersion::V4, IpAddr::V4(from), IpAddr::V4(to)) => {
             let quoted = quote(packet, MAX_V4);
@@ -26,8 +51,7 @@ pub fn too_big(packet: &PacketView<'_>, mtu: u16, from: IpAddr) -> Option<Vec<u8
             message.extend_from_slice(&from.octets());
             message.extend_from_slice(&to.octets());
             put_checksum(&mut message, 10, Sum::default(), 0);
-            message.extend_from_slice(&[3, 4, 0, 0, 0, 0]);
-            message.extend_from_slice(&mtu.to_be_bytes());
+            message.extend_from_slice(&head);
             message.extend_from_slice(quoted);
             put_checksum(&mut message, V4_HEADER + 2, Sum::default(), V4_HEADER);
             Some(message)
@@ -44,8 +68,7 @@ pub fn too_big(packet: &PacketView<'_>, mtu: u16, from: IpAddr) -> Option<Vec<u8
                 .add_bytes(&message[8..])
                 .add_word(length)
                 .add_word(u16::from(ICMPV6));
-            message.extend_from_slice(&[2, 0, 0, 0, 0, 0]);
-            message.extend_from_slice(&mtu.to_be_bytes());
+            message.extend_from_slice(&head);
             message.extend_from_slice(quoted);
             put_checksum(&mut message, V6_HEADER + 2, pseudo, V6_HEADER);
             Some(message)
@@ -224,6 +247,31 @@ mod tests {
     }
 
     #[test]
+    fn both_families_are_told_what_a_policy_forbids_with_right_checksums() {
+        for (version, kind, header) in [(4, [3, 13], 20), (6, [1, 1], 40)] {
+            let mut packet = udp(version, (1, 2), 100);
+            let view = PacketView::parse(&packet).unwrap();
+            let answer = prohibited(&view, here(version)).unwrap();
+            let read = PacketView::parse(&answer).unwrap();
+            assert_eq!(read.destination(), view.source());
+            assert_eq!(answer[header..header + 2], kind);
+            assert_eq!(answer[header + 4..header + 8], [0; 4]);
+            assert_eq!(answer[header + 8..], packet, "it quotes the packet");
+            let sum = match version {
+                4 => Sum::default(),
+                _ => pseudo(&answer).1,
+            };
+            assert_eq!(sum.add_bytes(read.transport()).finish(), 0);
+            // No error about an error, and none to many.
+            assert_eq!(prohibited(&read, here(version)), None);
+            let (place, many) = if version == 4 { (16, 224) } else { (24, 0xff) };
+            packet[place] = many;
+            let view = PacketView::parse(&packet).unwrap();
+            assert_eq!(prohibited(&view, here(version)), None);
+        }
+    }
+
+    #[test]
     fn nobody_is_told_who_did_not_ask_alone() {
         let changes: [fn(&mut Vec<u8>); 5] = [
             |packet| packet[6] = 0,
@@ -295,6 +343,7 @@ mod tests {
                 let view = PacketView::parse(&packet).unwrap();
                 prop_assert_eq!(view.length(), before);
                 let _ = too_big(&view, mtu, here(version));
+                let _ = prohibited(&view, here(version));
             }
         }
     }

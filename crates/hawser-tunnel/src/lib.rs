@@ -14,7 +14,9 @@ pub mod icmp;
 pub mod offload;
 pub mod packet;
 mod receiver;
+mod reset;
 mod sender;
 
 pub use receiver::{Delivery, PathDelay, Receiver, ReceiverConfig, ReceiverStats};
+pub use reset::reset;
 pub use sender::{Class, Placed, Refused, Sender, SenderConfig, SenderStats, TunnelPaths};

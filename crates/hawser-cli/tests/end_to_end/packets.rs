@@ -68,7 +68,9 @@ fn clients_send_by_their_own_addresses_to_where_their_streams_may_go() {
         let gateway = net.serve();
         net.enrol();
         let ended = Ended::of(net.enclosed(&with_udp(REFUSED)).output().unwrap());
-        assert_eq!(ended.out, "False False False False True\n", "{ended:?}");
+        let told = "113 113 113 111\n";
+        let expected = format!("False False False False True\n{told}");
+        assert_eq!(ended.out, expected, "{ended:?}");
         let log = gateway.log();
         assert!(net.counter("packets-refused") >= 3, "{log}");
         assert!(net.counter("packets-spoofed") >= 1, "{log}");
@@ -213,6 +215,18 @@ s = udp()
 s.bind(('10.83.0.99', 0))
 spoofed = echo(s, ('11.0.0.2', 7), b'spoofed', **once)
 print(private, inner, others, spoofed, echo(udp(), ('11.0.0.2', 7), b'own'))
+def error(kind, to):
+    s = socket.socket(socket.AF_INET, kind)
+    s.settimeout(30)
+    try:
+        s.connect(to)
+        s.send(b'refused')
+        s.recv(1)
+    except OSError as error:
+        return error.errno
+datagrams, stream = socket.SOCK_DGRAM, socket.SOCK_STREAM
+private, inner, names = ('10.1.0.1', 7), ('10.83.0.1', 80), ('10.83.0.1', 53)
+print(error(datagrams, private), error(stream, private), error(stream, inner), error(stream, names))
 ";
 const FLOW: &str = "
 s = udp()

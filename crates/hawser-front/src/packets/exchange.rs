@@ -12,6 +12,7 @@ use hawser_tunnel::packet::PacketView;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use super::answers::Answers;
 use super::pool::AddressPool;
 use super::terms::{Inner, Terms, Wish};
 use super::{MAX_PACKET, MTU};
@@ -43,6 +44,7 @@ struct Tunnel {
     id: u64,
     addresses: Inner,
     stream: SendStream,
+    answers: Answers,
     /// Told when another tunnel takes its address.
     displaced: Notify,
 }
@@ -215,6 +217,7 @@ impl Exchange {
             id,
             addresses,
             stream: send,
+            answers: Answers::new(self.gateway),
             displaced: Notify::new(),
         });
         {
@@ -266,7 +269,7 @@ impl Exchange {
         }
     }
 
-    /// Whether a client may send this packet; an error is what to count.
+    /// Whether a client may send this packet, which is told otherwise; an error is what to count.
     fn check(&self, tunnel: &Tunnel, packet: &[u8]) -> Result<(), &AtomicU64> {
         let counters = &self.counters;
         let view = PacketView::parse(packet).map_err(|_| &counters.malformed)?;
@@ -279,7 +282,14 @@ impl Exchange {
             true => is_ping(&view),
             false => !self.pool().contains(to) && self.policy.check(to).is_ok(),
         };
-        may_go.then_some(()).ok_or(&counters.refused)
+        if may_go {
+            return Ok(());
+        }
+        if let Some(answer) = tunnel.answers.to_prohibited(&view) {
+            // As any packet, it may be lost.
+            tunnel.stream.send_packets(&mut vec![answer.into()]);
+        }
+        Err(&counters.refused)
     }
 
     /// The tunnel that a packet of the device is for.

@@ -10,6 +10,7 @@ use hawser_net::tun::Tun;
 use tokio::time::sleep;
 
 use super::MAX_PACKET;
+use super::answers::{Answers, fitted};
 use super::question::Question;
 use super::terms::{Terms, Wish};
 use crate::name_stub::NameStub;
@@ -88,15 +89,19 @@ impl PacketTunnel {
             wish,
         } = self;
         let mut stream = Some(stream);
+        let mut granted = terms;
         loop {
             if let Some(stream) = stream.take() {
                 let (receive, send) = stream.into_split();
                 let addresses: Vec<_> = terms.client.addresses().collect();
-                let sink = Arc::new(Device(Arc::clone(&tun)));
+                let sink = Arc::new(Device {
+                    tun: Arc::clone(&tun),
+                    terms: granted,
+                });
                 let _place = send.place_packets(&addresses, sink);
                 tokio::select! {
-                    error = up(&tun, &send, &names, terms) => return TunnelError::Device(error),
-                    error = down(&tun, receive) => tracing::debug!(%error, "a tunnel is over"),
+                    error = up(&tun, &send, &names, granted) => return TunnelError::Device(error),
+                    error = down(&tun, receive, granted) => tracing::debug!(%error, "a tunnel is over"),
                 }
             }
             let again = tokio::select! {
@@ -107,6 +112,8 @@ impl PacketTunnel {
             match again {
                 Ok(again) if again.terms.client == terms.client => {
                     tracing::info!("the tunnel goes on");
+                    // The largest packet may be another one now; the device's stays.
+                    granted = again.terms;
                     stream = Some(again.stream);
                 }
                 Ok(again) => {
@@ -142,16 +149,24 @@ async fn up(
 ) -> std::io::Error {
     let mut scratch = vec![0; MAX_PACKET];
     let mut packets = Vec::new();
+    let answers = Answers::new(terms.gateway);
     loop {
         if let Err(error) = tun.read_some(&mut scratch, &mut packets).await {
             return error;
         }
-        packets.retain(|packet: &Bytes| match Question::of(packet, terms.gateway) {
-            Some(question) => {
+        packets.retain_mut(|packet: &mut Bytes| {
+            if let Some(question) = Question::of(packet, terms.gateway) {
                 answer(tun, names, question);
-                false
+                return false;
             }
-            None => true,
+            if let Some(answer) = answers.at_client(packet, terms.mtu) {
+                hand_over(tun, &answer);
+                return false;
+            }
+            if let Some(fitting) = fitted(packet, terms.mtu) {
+                *packet = fitting.into();
+            }
+            true
         });
         send.send_packets(&mut packets);
     }
@@ -169,14 +184,23 @@ fn answer(tun: &Arc<Tun>, names: &Arc<NameStub>, question: Question) {
 }
 
 /// The device, for what comes over an association.
-struct Device(Arc<Tun>);
+struct Device {
+    tun: Arc<Tun>,
+    terms: Terms,
+}
 
 impl PacketSink for Device {
     fn take(&self, packets: &mut Vec<Bytes>) {
         for packet in packets.drain(..) {
-            hand_over(&self.0, &packet);
+            deliver(&self.tun, &packet, self.terms);
         }
     }
+}
+
+/// Hands a packet of the gateway over, with segments that fit the tunnel.
+fn deliver(tun: &Tun, packet: &[u8], terms: Terms) {
+    let fitting = fitted(packet, terms.mtu);
+    hand_over(tun, fitting.as_deref().unwrap_or(packet));
 }
 
 fn hand_over(tun: &Tun, packet: &[u8]) {
@@ -186,11 +210,11 @@ fn hand_over(tun: &Tun, packet: &[u8]) {
 }
 
 /// Carries what the gateway sends; ends with the session.
-async fn down(tun: &Tun, mut receive: RecvStream) -> std::io::Error {
+async fn down(tun: &Tun, mut receive: RecvStream, terms: Terms) -> std::io::Error {
     loop {
         match receive.read_datagram_or_end().await {
             Ok(Some(packet)) => {
-                hand_over(tun, &packet);
+                deliver(tun, &packet, terms);
             }
             Ok(None) => return std::io::ErrorKind::UnexpectedEof.into(),
             Err(error) => return error.into(),
