@@ -120,7 +120,7 @@ struct Need {
 /// Of the packages below, those that are services of the same name.
 const SERVICES: [&str; 2] = ["nginx", "prometheus"];
 
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 13] = [
     Need {
         program: "curl",
         package: "curl",
@@ -145,6 +145,11 @@ const NEEDS: [Need; 12] = [
         program: "nft",
         package: "nftables",
         tests: "packets of programs in networks of their own",
+    },
+    Need {
+        program: "tcpdump",
+        package: "tcpdump",
+        tests: "what leaves a machine with a kill switch",
     },
     Need {
         program: "python3",

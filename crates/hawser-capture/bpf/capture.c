@@ -53,6 +53,7 @@ TABLE(EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 20, 0);
 
 #define SOL_SOCKET 1
 #define SO_BINDTODEVICE 25
+#define SO_MARK 36
 #define IP_TOS 1
 #define IPV6_TCLASS 67
 #define SOL_IP 0
@@ -306,6 +307,11 @@ static __always_inline __u32 allowed(const struct verdict *verdict, __u32 mask, 
 	return mask;
 }
 
+static __always_inline void set_mark(struct bpf_sock_addr *ctx, __u32 mark)
+{
+	bpf_setsockopt(ctx, SOL_SOCKET, SO_MARK, &mark, sizeof(mark));
+}
+
 static __always_inline void unbind(struct bpf_sock_addr *ctx)
 {
 	char nothing[16] = {};
@@ -347,15 +353,20 @@ static __always_inline int is_bonded(const struct settings *settings, const stru
 	return !!bpf_map_lookup_elem(&PEERS, &peer);
 }
 
-/* Tells whether the daemon's tunnel carries these datagrams. The machine's routes lead there. */
-static __always_inline int is_tunnelled(const struct settings *settings,
-					const struct connection *c, __u32 mode)
+static __always_inline int is_for_gateway(const struct settings *settings, __u32 mode)
 {
-	if (c->flow.protocol != IPPROTO_UDP || !settings->packets)
-		return 0;
-	if (mode == MODE_AUTO)
-		mode = settings->auto_mode;
-	return mode == MODE_BONDED;
+	return (mode == MODE_AUTO ? settings->auto_mode : mode) == MODE_BONDED;
+}
+
+/* Tells whether a socket that is not redirected stays as it is, since it is for the gateway: the
+ * machine's routes lead its datagrams to the daemon's tunnel, or a kill switch is on, which only
+ * what is direct may pass. */
+static __always_inline int is_kept(const struct settings *settings, const struct connection *c,
+				   __u32 mode)
+{
+	int is_tunnelled = c->flow.protocol == IPPROTO_UDP && settings->packets;
+
+	return (is_tunnelled || settings->mark) && is_for_gateway(settings, mode);
 }
 
 static __always_inline void expect(const struct settings *settings, struct connection *c)
@@ -418,6 +429,8 @@ static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connec
 		bpf_map_delete_elem(&FLOWS, &c->cookie);
 		return AS_IT_IS;
 	}
+	if (settings->mark)
+		set_mark(ctx, settings->mark);
 	charge(&loads->at[place], &c->flow);
 	count(COUNT_PLACED);
 	report(EVENT_CONNECTED, c->cookie, &c->flow, 0, 0, 0);
@@ -447,7 +460,7 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	 * one link here. If no link is usable, it is redirected, and the daemon handles it. */
 	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
 		return redirect(c);
-	if (!(there && (verdict.sets_links || avoid)) && is_tunnelled(settings, c, verdict.mode))
+	if (!(there && (verdict.sets_links || avoid)) && is_kept(settings, c, verdict.mode))
 		return AS_IT_IS;
 	/* Resolvers of a provider often answer over that provider's link only. */
 	if (c->flow.port == DNS_PORT && !verdict.sets_links)
@@ -464,7 +477,7 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 
 /* Returns 1 if the socket must not be bound. */
 static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection *c,
-				    int has_address)
+				    const struct settings *settings, int has_address)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct flow *earlier;
@@ -484,6 +497,9 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 	bpf_map_delete_elem(&FLOWS, &c->cookie);
 	if (sk->bound_dev_if && sk->bound_dev_if != link)
 		return 1;
+	/* Whatever it connects to now need not be for a link. */
+	if (settings->mark && sk->mark == settings->mark)
+		set_mark(ctx, 0);
 	/* The kernel refuses to unbind if the process lacks CAP_NET_RAW. Then binding fails too,
 	 * and the socket stays on its link. */
 	if (sk->bound_dev_if)
@@ -547,7 +563,7 @@ static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connec
 		return AS_IT_IS;
 	c->flow.protocol = ctx->protocol;
 	c->flow.port = bpf_ntohs(ctx->user_port);
-	if (is_taken(ctx, c, has_address))
+	if (is_taken(ctx, c, settings, has_address))
 		return AS_IT_IS;
 	if (!(ctx->sk && ctx->sk->mark))
 		c->stub = stub_for((const __u32 *)c->flow.remote, c->flow.port);

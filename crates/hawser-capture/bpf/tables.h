@@ -96,6 +96,8 @@ struct settings {
 	__u32 auto_mode;    /* meaning of MODE_AUTO for destinations that are no peers */
 	__u32 process;      /* the daemon's process number, written by the program */
 	__u32 packets;      /* 1: the machine's routes lead datagrams to the daemon's tunnel */
+	__u32 mark;         /* of sockets that are bound to links; 0: none */
+	__u32 unused;
 };
 
 #define RULE_ORDER 8

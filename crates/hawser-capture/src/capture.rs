@@ -384,6 +384,7 @@ fn fill(row: &mut SettingsRow, settings: &Settings) {
     row.policy = policy_number(settings.policy);
     row.auto_mode = settings.unruled.number();
     row.demand = settings.demand.map(DemandRow::from);
+    row.mark = settings.mark.unwrap_or(0);
     let ipv4 = settings.redirect_ipv4;
     row.redirect4 = ipv4.map_or([0; 4], |to| to.ip().octets());
     row.redirect4_port = ipv4.map_or(0, |to| to.port());

@@ -17,6 +17,9 @@ pub struct Settings {
     pub redirect_ipv6: Option<SocketAddrV6>,
     /// Treatment of connections for which the rules say `auto`.
     pub unruled: Unruled,
+    /// Mark of sockets that are bound to links (`SO_MARK`), by which a kill switch knows them; none
+    /// leaves them without one.
+    pub mark: Option<u32>,
     /// Expected demand of an unknown connection, for each class in the order of
     /// [`hawser_sched::connection::Class::ALL`].
     pub demand: [Bytes; CLASSES],
@@ -73,6 +76,7 @@ impl Default for Settings {
             redirect_ipv4: None,
             redirect_ipv6: None,
             unruled: Unruled::default(),
+            mark: None,
             demand: [DEFAULT_DEMAND; CLASSES],
         }
     }

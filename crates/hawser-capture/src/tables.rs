@@ -54,7 +54,7 @@ shared! {
     SettingsRow {
         netns: u64, introduction: u64, demand: [DemandRow; CLASSES], redirect4: [u8; 4],
         redirect6: [u8; 16], redirect4_port: u16, redirect6_port: u16, policy: u32,
-        auto_mode: u32, process: u32, packets: u32,
+        auto_mode: u32, process: u32, packets: u32, mark: u32, unused: u32,
     }
     Action { class: u32, mode: u32, avoid: u32, links: u32, order: [u8; RULE_ORDER] }
     Rules {

@@ -5,6 +5,7 @@
 
 mod enclosed;
 mod events;
+mod kill_switch;
 mod manual;
 mod rule;
 mod run;
@@ -30,6 +31,7 @@ use shared::{link_name, network};
 
 pub(crate) use enclosed::EnclosedArgs;
 pub(crate) use events::EventsArgs;
+pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
@@ -159,6 +161,8 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Measure each link alone, then all together
     Bench(BenchArgs),
+    /// Say whether the kill switch is on, or remove it
+    KillSwitch(KillSwitchArgs),
     /// Find what would keep bonding from working here
     Doctor(TableArgs),
     /// Print a script that completes commands and flags in a shell
@@ -267,6 +271,14 @@ pub(crate) struct UpArgs {
     /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
     #[arg(long, value_name = "system|cgroup:PATH")]
     pub(crate) capture: Option<Scope>,
+    /// Let nothing leave this machine past Hawser from now on, until `hawser kill-switch off`, also
+    /// after Hawser has ended or was killed. With --capture system and a gateway. What others have
+    /// asked for by TCP or ping is answered as before: remote logins go on
+    #[arg(long)]
+    pub(crate) kill_switch: bool,
+    /// Let all programs reach this network past the kill switch; may be repeated
+    #[arg(long, value_name = "CIDR", value_parser = network)]
+    pub(crate) kill_switch_allow: Vec<IpNet>,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7480
     #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
     pub(crate) web: Option<SocketAddr>,
@@ -460,6 +472,10 @@ impl UpArgs {
         if self.no_password {
             config.password_file = None;
             config.no_password = true;
+        }
+        config.kill_switch |= self.kill_switch;
+        if !self.kill_switch_allow.is_empty() {
+            config.kill_switch_allow.clone_from(&self.kill_switch_allow);
         }
         config.web = self.web.or(config.web);
     }

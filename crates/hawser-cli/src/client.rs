@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod events;
+pub(crate) mod kill_switch;
 pub(crate) mod link;
 pub(crate) mod links;
 pub(crate) mod policy;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use args::{Cli, Command};
-use client::{events, link, links, policy, status, streams, top, web, why};
+use client::{events, kill_switch, link, links, policy, status, streams, top, web, why};
 use commands::{
     bench, doctor, enclosed, invite, manual, peers, receive, rule, run, send, serve, up,
 };
@@ -54,6 +54,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let result = runtime.block_on(async {
+        kill_switch::join(&command).await;
         let done = match command {
             Command::Serve(args) => serve::run(setup, &args).await,
             Command::Up(args) => up::run(setup, &args).await,
@@ -73,6 +74,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Policy(args) => policy::run(setup, &args).await,
             Command::Why(args) => why::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
+            Command::KillSwitch(args) => kill_switch::run(args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::pages(&args),

@@ -42,6 +42,8 @@ fn every_key_reaches_its_place() {
         links = ["eth0", "wwan0"]
         gateway = "@/etc/hawser/invite"
         allow-lan = true
+        kill-switch = true
+        kill-switch-allow = ["192.168.7.0/24"]
         web = "127.0.0.1:7480"
         [session]
         scheduler = "least-rtt"
@@ -97,7 +99,8 @@ fn every_key_reaches_its_place() {
         config.up.gateway,
         Some(GatewaySource::File("/etc/hawser/invite".into()))
     );
-    assert!(config.up.allow_lan);
+    assert!(config.up.allow_lan && config.up.kill_switch);
+    assert_eq!(config.up.kill_switch_allow[0].to_string(), "192.168.7.0/24");
     let web = [config.up.web, config.serve.web].map(|web| web.unwrap().to_string());
     assert_eq!(web, ["127.0.0.1:7480", "[::1]:7481"]);
     let session = SessionConfig {
@@ -206,6 +209,11 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
         (
             "serve.allow-destination = [\n \"10.0.0.0/8\",\n \"10/8\",\n]",
             "3: `serve.allow-destination` is \"10/8\"; allowed: a list of networks such as \
+             \"192.168.7.0/24\" or \"fd00::/8\"",
+        ),
+        (
+            "up.kill-switch-allow = [\"home\"]",
+            "1: `up.kill-switch-allow` is \"home\"; allowed: a list of networks such as \
              \"192.168.7.0/24\" or \"fd00::/8\"",
         ),
         (

@@ -1,10 +1,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use ipnet::IpNet;
+
 use crate::document::Section;
 use crate::link::{LINK_NAME, read_link_name};
 use crate::serve::{read_listen, read_web};
-use crate::{ConfigError, GatewaySource};
+use crate::{ConfigError, GatewaySource, read_network};
 
 /// `[up]`: the proxy port and the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,11 @@ pub struct UpConfig {
     pub password_file: Option<PathBuf>,
     /// `no-password`: lets other machines use the port without a password. Default: no.
     pub no_password: bool,
+    /// `kill-switch`: lets nothing leave this machine past Hawser, also after it has ended.
+    /// Default: no.
+    pub kill_switch: bool,
+    /// `kill-switch-allow`: networks that all programs reach all the same. Empty by default.
+    pub kill_switch_allow: Vec<IpNet>,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -54,6 +61,8 @@ impl Default for UpConfig {
             allow_lan: false,
             password_file: None,
             no_password: false,
+            kill_switch: false,
+            kill_switch_allow: Vec::new(),
             web: None,
         }
     }
@@ -70,6 +79,8 @@ impl TryFrom<Section<'_>> for UpConfig {
             "allow-lan",
             "password-file",
             "no-password",
+            "kill-switch",
+            "kill-switch-allow",
             "web",
         ])?;
         let mut config = Self::default();
@@ -98,6 +109,15 @@ impl TryFrom<Section<'_>> for UpConfig {
             if config.no_password && config.password_file.is_some() {
                 return Err(field.wrong("false, or no password-file beside it"));
             }
+        }
+        if let Some(field) = section.field("kill-switch") {
+            config.kill_switch = field.boolean()?;
+        }
+        if let Some(field) = section.field("kill-switch-allow") {
+            let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
+            let networks = field.list(allowed)?;
+            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
+            config.kill_switch_allow = read.collect::<Result<_, _>>()?;
         }
         config.web = read_web(&section)?;
         Ok(config)

@@ -39,15 +39,16 @@ pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
 pub use render::{
-    STREAMS_SHOWN, clock, printable, render_change, render_links, render_policy, render_status,
-    render_streams, render_why, size, span,
+    STREAMS_SHOWN, clock, kill_switch_line, printable, render_change, render_links, render_policy,
+    render_status, render_streams, render_why, size, span,
 };
 pub use session_status::{
     ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionState,
     SessionStatus, StreamStatus, Transport, TransportStatus,
 };
 pub use snapshot::{
-    LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role, StatusSnapshot,
+    KillSwitchStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role,
+    StatusSnapshot,
 };
 pub use states::States;
 pub use why::{

@@ -15,7 +15,7 @@ pub use event::render_change;
 pub use figures::{clock, size, span};
 pub use links::render_links;
 pub use policy::render_policy;
-pub use status::{STREAMS_SHOWN, render_status};
+pub use status::{STREAMS_SHOWN, kill_switch_line, render_status};
 pub use streams::render_streams;
 pub use table::printable;
 pub use why::render_why;

@@ -38,6 +38,9 @@ pub struct StatusSnapshot {
     /// Connections that each go over one link; none where they go over a gateway.
     #[serde(default)]
     pub connections: Option<ConnectionsStatus>,
+    /// The kill switch, where one is on; clients only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill_switch: Option<KillSwitchStatus>,
     /// Number of sessions, also when not all are listed.
     pub session_count: u64,
     /// All sessions together, as they were a moment ago.
@@ -58,6 +61,16 @@ impl StatusSnapshot {
         // The list is later than the total by a moment.
         self.all_sessions.stream_count.saturating_sub(listed as u64)
     }
+}
+
+/// A kill switch that is on: nothing leaves this machine past Hawser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct KillSwitchStatus {
+    /// Since when, in milliseconds since 1970-01-01 00:00 UTC.
+    pub since_unix_ms: u64,
+    /// The same as a span.
+    #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
+    pub age: Duration,
 }
 
 /// Role of a daemon.

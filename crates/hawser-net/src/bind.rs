@@ -6,6 +6,7 @@
 
 mod datagram;
 mod error;
+mod mark;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::sys;
 
 pub use datagram::DatagramSocket;
 pub use error::ConnectError;
+pub use mark::{OWN_MARK, mark, mark_sockets, own_mark};
 
 /// Options of a TCP socket, set before it carries anything.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -299,6 +301,7 @@ fn open_mptcp_socket(address: SocketAddr) -> io::Result<Socket> {
 
 fn open_stream_socket(address: SocketAddr, protocol: Protocol) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
+    mark(&socket)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use crate::nft::NFT;
 use crate::sys;
 
 /// A guard that runs. Settings are put back when this is dropped.
@@ -136,8 +137,6 @@ fn own_rules(script: &str) -> io::Result<Child> {
     Ok(owner)
 }
 
-/// The program that knows nftables.
-pub(crate) const NFT: &str = "nft";
 const SET: &str = "set";
 const RULES: &str = "rules";
 

@@ -10,6 +10,7 @@ pub mod guard;
 pub mod host_port;
 pub mod identity;
 pub mod invite;
+pub mod kill_switch;
 pub mod links;
 pub mod names;
 pub mod packet_exit;
@@ -27,7 +28,9 @@ mod congestion;
 mod driver;
 mod files;
 mod lock_order;
+mod nft;
 mod sign_of_life;
 mod sys;
 
 pub use files::FileError;
+pub use nft::NftError;

@@ -6,13 +6,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::io;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
-use crate::guard::{Guard, GuardError, NFT};
+use crate::guard::{Guard, GuardError};
+use crate::nft::{self, NftError};
 
 /// What the internet sees of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +34,12 @@ pub struct PacketExit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExitError {
-    /// `nft` is missing.
-    #[error("cannot run nft, which the package nftables has: {0}")]
-    NoNft(io::Error),
+    /// `nft` is missing, or refuses the rules.
+    #[error(transparent)]
+    Nft(#[from] NftError),
     /// The guard is gone.
     #[error("cannot tell the guard: {0}")]
     NoGuard(io::Error),
-    /// It refuses the rules.
-    #[error("nft refuses the rules: {0}")]
-    Refused(String),
     /// A setting of the system stays as it is.
     #[error(transparent)]
     Setting(#[from] GuardError),
@@ -65,7 +62,7 @@ impl PacketExit {
     ) -> Result<Self, ExitError> {
         // Before forwarding begins.
         let script = script(device, clients, kind, &families_not_forwarded());
-        check(&script)?;
+        nft::check(&script)?;
         guard.add_rules(&script).map_err(ExitError::NoGuard)?;
         let table = table_of(device);
         wait_for(&table)?;
@@ -93,16 +90,17 @@ impl PacketExit {
     /// # Errors
     /// That `nft` cannot say.
     pub fn rules(&self) -> io::Result<String> {
-        list(&self.table)
+        let listed = nft::list(&self.table).map_err(io::Error::other)?;
+        listed.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 /// Waits until the guard has made the table.
 fn wait_for(table: &str) -> Result<(), ExitError> {
     let deadline = Instant::now() + PATIENCE;
-    while list(table).is_err() {
+    while nft::list(table)?.is_none() {
         if Instant::now() > deadline {
-            return Err(ExitError::Refused("it does not say why".to_owned()));
+            return Err(NftError::Refused("it does not say why".to_owned()).into());
         }
         std::thread::sleep(POLL);
     }
@@ -146,46 +144,6 @@ fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[&str
          chain passing {{ type filter hook forward priority -10; policy accept; {passing}}}; \
          chain leaving {{ type nat hook postrouting priority 100; policy accept; {leaving}}}; }}\n"
     )
-}
-
-/// Asks `nft` whether it would take the script.
-fn check(script: &str) -> Result<(), ExitError> {
-    let mut nft = Command::new(NFT)
-        .args(["-c", "-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(ExitError::NoNft)?;
-    let mut said = String::new();
-    let asked = nft
-        .stdin
-        .take()
-        .map(|mut it| it.write_all(script.as_bytes()));
-    if let Some(errors) = &mut nft.stderr {
-        let _ = errors.read_to_string(&mut said);
-    }
-    let passed = nft.wait().is_ok_and(|status| status.success());
-    match passed && matches!(asked, Some(Ok(()))) {
-        true => Ok(()),
-        false => Err(ExitError::Refused(first_line(&said))),
-    }
-}
-
-fn list(table: &str) -> io::Result<String> {
-    let output = Command::new(NFT)
-        .args(["list", "table", "inet", table])
-        .output()?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(io::Error::other(first_line(&String::from_utf8_lossy(
-            &output.stderr,
-        )))),
-    }
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
 fn table_of(device: &str) -> String {

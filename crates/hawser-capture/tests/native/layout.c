@@ -49,6 +49,8 @@ int main(void)
 	FIELD(settings, auto_mode);
 	FIELD(settings, process);
 	FIELD(settings, packets);
+	FIELD(settings, mark);
+	FIELD(settings, unused);
 	STRUCT("Action", action);
 	FIELD(action, class);
 	FIELD(action, mode);

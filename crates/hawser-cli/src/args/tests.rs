@@ -39,6 +39,10 @@ fn every_form_that_scripts_use_is_taken() {
         "up --gateway @/run/i --allow-lan --password-file /run/p",
         "up --listen 0.0.0.0:1080 --allow-lan --no-password",
         "up --web 127.0.0.1:7480",
+        "up --capture system --kill-switch --kill-switch-allow 10.0.0.0/8 \
+         --kill-switch-allow fd00::/8",
+        "kill-switch",
+        "kill-switch off",
         "serve --web [::1]:0",
         "web",
         "web --renew",

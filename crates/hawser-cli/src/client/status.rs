@@ -2,10 +2,12 @@
 
 use anyhow::bail;
 use hawser_control::{Request, Response, STREAMS_SHOWN, StatusSnapshot, render_status};
+use hawser_net::kill_switch;
 use hawser_net::store::StateDir;
 
 use crate::args::TableArgs;
 use crate::client::ask::{Conversation, OTHER_ANSWER, width};
+use crate::client::kill_switch::told;
 use crate::setup::{Setup, show, show_json};
 
 /// Shows what the daemon is doing.
@@ -17,7 +19,15 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
             streams: Some(STREAMS_SHOWN as u64),
         },
     };
-    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    let begun = Conversation::with_daemon(&setup.state).await;
+    let mut conversation = match begun {
+        Ok(conversation) => conversation,
+        // It holds all the same.
+        Err(error) => match kill_switch::find().await {
+            Ok(Some(since)) => bail!("{error:#}. {}", told(since)),
+            _ => return Err(error),
+        },
+    };
     let snapshot = status(&mut conversation, &wanted).await?;
     match args.json {
         true => show_json(&snapshot),

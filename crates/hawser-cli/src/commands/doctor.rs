@@ -8,7 +8,10 @@ mod system;
 use std::fmt::Write as _;
 
 use anyhow::bail;
+use hawser_control::span;
+use hawser_net::kill_switch;
 use hawser_net::links::{list_links, usable};
+use hawser_net::unix_time::UnixTime;
 
 use crate::args::TableArgs;
 use crate::setup::{Setup, show, show_json};
@@ -21,6 +24,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let chosen = usable(&all, wanted);
     let mut checks = links::check(&all, &chosen, wanted, setup.config.serve.listen);
     checks.extend(system::check());
+    checks.extend(kill_switch().await);
     checks.extend(state::check(setup, &chosen).await);
     match args.json {
         true => show_json(&serde_json::json!({ "checks": checks }))?,
@@ -31,6 +35,17 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
         (0, _) => Ok(()),
         (failed, warned) => bail!("{failed} checks failed, {warned} warned"),
     }
+}
+
+/// A machine that can reach nothing may have been left so.
+async fn kill_switch() -> Option<Check> {
+    let since = kill_switch::find().await.ok()??;
+    let age = span(UnixTime::now().since(since));
+    Some(Check::warn(
+        "kill switch",
+        format!("on for {age}: only what Hawser carries leaves this machine"),
+        "`hawser kill-switch off` removes it, where that is not wanted",
+    ))
 }
 
 fn text(checks: &[Check]) -> String {

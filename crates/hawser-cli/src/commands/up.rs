@@ -12,6 +12,7 @@ use hawser_front::dialer::ConnectionDialer;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::Client;
+use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 
 use crate::args::UpArgs;
@@ -25,7 +26,7 @@ use crate::daemon::proxy::packets::MachinePackets;
 use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
 use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
-use crate::daemon::proxy::session::{Choice, Target};
+use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::web::Web;
 use crate::rule_files::RuleFiles;
@@ -41,6 +42,8 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let config = whole.up.clone();
     let proxy = proxy_config(&config)?;
     let daemon = Daemon::start(&setup.state, Role::Client)?;
+    // Before anything is sent.
+    let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
     let (_monitor, links) = LinkMonitor::start()
         .await
@@ -61,7 +64,8 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         true => None,
         false => Target::find(setup, &setup.state, gateway, &config.links, &rules)?,
     };
-    let subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
+    let mut subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
+    subject.kill_switch = kill_switch.as_ref().map(KillSwitch::since);
     if target.is_none() && !args.direct {
         tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
     }
@@ -84,7 +88,39 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         gateway.end().await;
     }
     web.end().await;
+    if kill_switch.is_some_and(|it| it.since().borrow().is_some()) {
+        tracing::info!("the kill switch stays on: `hawser kill-switch off` removes it");
+    }
     served
+}
+
+/// Turns the kill switch on, if that is wanted; goes by one that is on already in any case.
+async fn kill_switch(
+    setup: &Setup,
+    args: &UpArgs,
+    config: &UpConfig,
+) -> anyhow::Result<Option<KillSwitch>> {
+    if !config.kill_switch {
+        let found = KillSwitch::find().await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "whether a kill switch is on is not known");
+            None
+        });
+        if found.is_some() {
+            tracing::warn!("a kill switch is on: `hawser kill-switch off` removes it");
+        }
+        return Ok(found);
+    }
+    let wrong = |problem: &str| Err(Usage(format!("--kill-switch {problem}")).into());
+    if args.capture != Some(Scope::System) {
+        return wrong("needs --capture system: what is not captured would not leave at all");
+    }
+    if args.direct || (config.gateway.is_none() && !is_enrolled(&setup.state)?) {
+        return wrong("needs a gateway, which carries what else must not leave");
+    }
+    let turned_on = KillSwitch::turn_on(config.kill_switch_allow.clone()).await;
+    let kill_switch = turned_on.context("--kill-switch")?;
+    tracing::warn!("the kill switch is on: `hawser kill-switch off` removes it");
+    Ok(Some(kill_switch))
 }
 
 /// Reads what the port needs, so that a mistake is told before anything is opened.
@@ -225,7 +261,9 @@ impl Serving<'_> {
             (Some(Scope::System), Some(gateway)) => {
                 let client = Arc::clone(&gateway.client);
                 let links = self.links.clone();
-                Some(MachinePackets::start(client, links, director.clone()))
+                let kill_switch = port.subject.kill_switch.clone();
+                let director = director.clone();
+                Some(MachinePackets::start(client, links, director, kill_switch))
             }
             _ => None,
         };

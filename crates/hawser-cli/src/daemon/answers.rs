@@ -88,6 +88,7 @@ impl State {
             listen: self.listen().into_iter().collect(),
             web: self.dashboard().map(Dashboard::address),
             counters,
+            kill_switch: subject.and_then(|subject| subject.kill_switch()),
             memory: picture::memory(all_sessions.memory_bytes),
             all_sessions,
             ..seen

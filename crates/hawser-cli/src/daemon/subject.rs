@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
+use hawser_control::{
+    ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus, Request,
+};
 use hawser_net::client::Client;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
@@ -35,6 +37,11 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// The links of this machine.
     fn links(&self) -> Vec<LinkStatus>;
+
+    /// The kill switch, where one is on.
+    fn kill_switch(&self) -> Option<KillSwitchStatus> {
+        None
+    }
 
     /// Returns how it places connections on links, where it does.
     fn connections(&self) -> Option<ConnectionsStatus> {

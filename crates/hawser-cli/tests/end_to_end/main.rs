@@ -13,6 +13,7 @@ mod files;
 mod gateway;
 mod gateway_routes;
 mod internet;
+mod kill_switch;
 mod lan;
 mod ledger;
 mod link_state;

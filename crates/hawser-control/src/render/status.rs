@@ -1,5 +1,7 @@
 //! `hawser status`.
 
+use std::time::Duration;
+
 use hawser_types::ByteCount;
 
 use super::connections::connections;
@@ -70,7 +72,18 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
             bound.unwrap_or_default()
         ),
     ];
-    lines.iter().map(|line| clip(line, width)).collect()
+    let kill_switch = snapshot.kill_switch;
+    let kill_switch = kill_switch.map(|it| kill_switch_line(it.age));
+    let lines = lines.into_iter().chain(kill_switch);
+    lines.map(|line| clip(&line, width)).collect()
+}
+
+/// Says that a kill switch is on, for how long it has been, and how to remove it.
+pub fn kill_switch_line(age: Duration) -> String {
+    format!(
+        "kill switch: on for {}; `hawser kill-switch off` removes it",
+        span(age)
+    )
 }
 
 /// With the numbers and addresses where there is room for them.
@@ -331,8 +344,6 @@ pub const STREAMS_SHOWN: usize = 20;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use std::collections::BTreeMap;
 
     use hawser_types::{ChannelId, LinkIndex, Rate, StreamId};
@@ -411,6 +422,7 @@ mod tests {
         };
         StatusSnapshot {
             connections: None,
+            kill_switch: None,
             version: "0.1.0".to_owned(),
             role: Role::Client,
             process_id: 4711,
@@ -483,6 +495,18 @@ COUNTED
 ";
         let shown = render_status(&snapshot(), 80);
         assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn a_kill_switch_says_how_it_is_removed() {
+        let mut snapshot = snapshot();
+        snapshot.kill_switch = Some(crate::KillSwitchStatus {
+            since_unix_ms: 1_795_330_800_000,
+            age: Duration::from_secs(3725),
+        });
+        let shown = render_status(&snapshot, 80);
+        let line = "kill switch: on for 1h 02m; `hawser kill-switch off` removes it";
+        assert_eq!(shown.lines().nth(2), Some(line), "{shown}");
     }
 
     #[test]

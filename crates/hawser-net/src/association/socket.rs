@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-use crate::bind::bind_to_interface;
+use crate::bind::{bind_to_interface, mark};
 use crate::sys::set_int_option;
 
 /// The socket of a place.
@@ -81,6 +81,7 @@ impl LinkSocket {
             Type::DGRAM,
             Some(Protocol::UDP),
         )?;
+        mark(&socket)?;
         if local.link.value() != 0 {
             bind_to_interface(&socket, local.link)?;
         }

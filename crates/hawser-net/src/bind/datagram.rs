@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 
-use super::{ConnectError, bind_to_interface, canonical, source_for};
+use super::{ConnectError, bind_to_interface, canonical, mark, source_for};
 use crate::links::Link;
 
 /// A UDP socket that sends by one link, or as the system's routes have it, to whomever it is told.
@@ -31,6 +31,7 @@ impl DatagramSocket {
             Type::DGRAM,
             Some(Protocol::UDP),
         )
+        .and_then(|socket| mark(&socket).map(|()| socket))
         .map_err(|e| ConnectError::system("open a socket", e))?;
         if let Some(link) = link {
             bind_to_interface(&socket, link.index)
@@ -62,6 +63,7 @@ impl DatagramSocket {
             Type::DGRAM,
             Some(Protocol::UDP),
         )?;
+        mark(&socket)?;
         socket.bind(&address.into())?;
         Self::from_socket(socket)
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::child::Child;
 use crate::args::RunArgs;
-use crate::daemon::proxy::captured::redirect;
+use crate::daemon::proxy::captured::{redirect, settings};
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::links::Links;
 
@@ -48,9 +48,8 @@ impl Kernel {
         sources: Sources<'_>,
     ) -> anyhow::Result<ExitCode> {
         self.capture.set_settings(&Settings {
-            policy,
             unruled: Unruled::Direct,
-            ..Settings::default()
+            ..settings(policy)
         })?;
         self.start(args, sources).await
     }
@@ -64,11 +63,7 @@ impl Kernel {
         (policy, usage): (ConnectionPolicy, GatewayUse),
         sources: Sources<'_>,
     ) -> anyhow::Result<ExitCode> {
-        let settings = Settings {
-            policy,
-            ..Settings::default()
-        };
-        let server = redirect(&mut self.capture, &dialer, settings, usage).await?;
+        let server = redirect(&mut self.capture, &dialer, settings(policy), usage).await?;
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async move {
             // Dropped or sent: either is the end.

@@ -13,6 +13,7 @@ use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::name_stub::NameStub;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
+use hawser_net::bind::own_mark;
 use hawser_net::links::particular_prefixes;
 use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
@@ -64,10 +65,7 @@ impl Capturing<'_> {
     /// the kernel.
     pub(crate) async fn start<D: Dialer>(self, dialer: &Arc<D>) -> anyhow::Result<Captured> {
         let scope = self.scope;
-        let settings = Settings {
-            policy: self.policy,
-            ..Settings::default()
-        };
+        let settings = settings(self.policy);
         let capture = Capture::start(&scope.folder()?, &settings);
         let mut capture = capture.with_context(|| format!("--capture {scope}"))?;
         let mut server = None;
@@ -105,6 +103,15 @@ impl Drop for Captured {
     fn drop(&mut self) {
         self.places.abort();
         self.server.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Sockets that are bound to links pass a kill switch as this process's own do.
+pub(crate) fn settings(policy: ConnectionPolicy) -> Settings {
+    Settings {
+        policy,
+        mark: own_mark(),
+        ..Settings::default()
     }
 }
 

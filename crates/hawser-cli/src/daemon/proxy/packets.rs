@@ -8,11 +8,15 @@ use hawser_front::name_stub::NameStub;
 use hawser_front::packets::{PacketTunnel, TunnelError, Wish};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up};
+use hawser_net::unix_time::UnixTime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::links::Links;
+
+/// Since when a kill switch is on, if it is.
+pub(crate) type KillSwitchSince = watch::Receiver<Option<UnixTime>>;
 
 /// Packets are carried while this lives, whenever the gateway does that.
 pub(crate) struct MachinePackets {
@@ -22,14 +26,20 @@ pub(crate) struct MachinePackets {
 }
 
 impl MachinePackets {
-    /// Begins as soon as a session is there.
-    pub(crate) fn start(client: Arc<Client>, links: Links, director: SharedDirector) -> Self {
+    /// Begins as soon as a session is there. `kill_switch` says since when one is on.
+    pub(crate) fn start(
+        client: Arc<Client>,
+        links: Links,
+        director: SharedDirector,
+        kill_switch: Option<KillSwitchSince>,
+    ) -> Self {
         let (carried, are_carried) = watch::channel(false);
         let (end, ended) = watch::channel(false);
         let carrying = Carrying {
             client,
             links,
             director,
+            kill_switch,
             carried,
             ended,
         };
@@ -56,6 +66,7 @@ struct Carrying {
     client: Arc<Client>,
     links: Links,
     director: SharedDirector,
+    kill_switch: Option<KillSwitchSince>,
     carried: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
 }
@@ -72,7 +83,11 @@ impl Carrying {
             }
             let text = format!("{error:#}");
             if text != complaint {
-                tracing::warn!(error = text, "packets go as without Hawser");
+                let kill_switch = self.kill_switch.as_ref();
+                match kill_switch.is_some_and(|since| since.borrow().is_some()) {
+                    true => tracing::warn!(error = text, "the kill switch drops packets"),
+                    false => tracing::warn!(error = text, "packets go as without Hawser"),
+                }
                 complaint = text;
             }
             let mut ended = self.ended.clone();

@@ -106,6 +106,12 @@ impl Target {
     }
 }
 
+/// True if a gateway is enrolled, so that none need be named.
+pub(crate) fn is_enrolled(state: &StateDir) -> anyhow::Result<bool> {
+    state.prepare()?;
+    Ok(ClientStore::open(state)?.default_gateway().is_some())
+}
+
 /// Common parts of the clients of one daemon.
 pub(crate) struct ClientMaker {
     state: StateDir,

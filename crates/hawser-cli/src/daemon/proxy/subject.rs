@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
+use hawser_control::{
+    ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus, Request,
+};
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::peer::PeerSessions;
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
+use hawser_net::unix_time::UnixTime;
 use hawser_session::recorder::Recorder;
 use hawser_types::{ByteCount, Instant, StreamId};
 use tokio::sync::watch;
 
 use super::links::Links;
 use super::live_rules::LiveRules;
+use super::packets::KillSwitchSince;
 use super::rules::LinkRuleStore;
 use super::session::{Choice, SessionChoice};
 use super::{direct, placed};
@@ -32,6 +36,8 @@ pub(crate) struct ClientSubject {
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
     pub(crate) proxy: Arc<ProxyCounters>,
+    /// Since when a kill switch is on, where this daemon has found or made one.
+    pub(crate) kill_switch: Option<KillSwitchSince>,
     /// Finds out which programs ask at the proxy port.
     pub(crate) who: Option<Who>,
     pub(crate) links: Links,
@@ -59,6 +65,7 @@ impl ClientSubject {
             director: None,
             peers: None,
             proxy: Arc::default(),
+            kill_switch: None,
             who: None,
             links: links.clone(),
             wanted: wanted.to_vec(),
@@ -148,6 +155,14 @@ impl Subject for ClientSubject {
             link.allowed = self.rules.allowed(&link.name);
         }
         list
+    }
+
+    fn kill_switch(&self) -> Option<KillSwitchStatus> {
+        let since = (*self.kill_switch.as_ref()?.borrow())?;
+        Some(KillSwitchStatus {
+            since_unix_ms: since.as_secs().saturating_mul(1000),
+            age: UnixTime::now().since(since),
+        })
     }
 
     fn connections(&self) -> Option<ConnectionsStatus> {

@@ -1,0 +1,16 @@
+use clap::{Args, Subcommand};
+
+/// `hawser kill-switch`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct KillSwitchArgs {
+    /// Action on the kill switch; says whether it is on when missing.
+    #[command(subcommand)]
+    pub(crate) action: Option<KillSwitchAction>,
+}
+
+/// Actions on the kill switch.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum KillSwitchAction {
+    /// Remove the kill switch, whether Hawser runs or not: all programs use the links again
+    Off,
+}

@@ -1,0 +1,51 @@
+//! `hawser kill-switch`: the rules that keep everything but Hawser off the links.
+//!
+//! They are the kernel's, so this works whether a daemon runs or not.
+
+use hawser_net::kill_switch;
+use hawser_net::unix_time::UnixTime;
+use rustix::process::geteuid;
+
+use crate::args::{Command, KillSwitchAction, KillSwitchArgs};
+use crate::setup::show;
+
+/// Says whether it is on, or removes it.
+pub(crate) async fn run(args: KillSwitchArgs) -> anyhow::Result<()> {
+    match args.action {
+        None => match kill_switch::find().await? {
+            Some(since) => show(&format!("{}\n", told(since))),
+            None => show("the kill switch is off\n"),
+        },
+        Some(KillSwitchAction::Off) => match kill_switch::remove().await? {
+            Some(_) => show("the kill switch is off: all programs use the links again\n"),
+            None => show("the kill switch was off already\n"),
+        },
+    }
+}
+
+/// The line about one that is on.
+pub(crate) fn told(since: UnixTime) -> String {
+    hawser_control::kill_switch_line(UnixTime::now().since(since))
+}
+
+/// Lets the sockets of this process pass a kill switch that is on, as those of `hawser up` do.
+/// `hawser up` sees to that itself.
+pub(crate) async fn join(command: &Command) {
+    let sends = matches!(
+        command,
+        Command::Serve(_)
+            | Command::Run(_)
+            | Command::Send(_)
+            | Command::Receive(_)
+            | Command::Bench(_)
+            | Command::Doctor(_)
+    );
+    // Others may neither look nor mark.
+    if sends && geteuid().is_root() {
+        match kill_switch::join().await {
+            Ok(Some(_)) => tracing::debug!("the kill switch is on: sockets are marked"),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "whether a kill switch is on is not known"),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The kill switch, with programs that try everything to get past it.
+
+mod stage;
+
+use std::io::Write as _;
+use std::process::Command;
+
+use hawser_skip::namespace::in_namespace_of_root;
+
+use super::internet::said;
+use super::program::{Ended, until};
+use stage::{DIRECT, LINKS, Machine, SIGNS, Watch, call, logged_in, of_hawser, refused};
+
+#[test]
+// long: one run, through all that may happen to Hawser
+fn nothing_leaves_past_hawser_until_the_kill_switch_is_removed_by_name() {
+    let test = "kill_switch::nothing_leaves_past_hawser_until_the_kill_switch_is_removed_by_name";
+    in_namespace_of_root(test, || {
+        let Some(machine) = Machine::new(test) else {
+            return;
+        };
+        let net = &machine.net;
+        let gateway = net.serve();
+        net.enrol();
+        gateway.kill();
+        let (mut login, terminal) = logged_in(&net.gateway);
+        let watch = Watch::start();
+        let all = || LINKS.map(|link| watch.packets(link)).concat().join("\n");
+        let leaked = || LINKS.map(|link| watch.leaked(link)).concat();
+        let _leakers = machine.leakers();
+        for sign in SIGNS {
+            let is_seen = || all().contains(sign);
+            until(&format!("{sign} leaves without it"), is_seen, all);
+        }
+
+        // The gateway is not there: only the attempts to reach it leave.
+        let client = machine.launch(&["--kill-switch"]);
+        let tried = || LINKS.iter().all(|link| of_hawser(&watch, link) > 0);
+        until("it tries to reach its gateway", tried, || client.log());
+        let captures = || client.log().contains("connections are captured");
+        until("connections are captured", captures, || client.log());
+        machine.let_them_try();
+        // Somebody who was logged in before still reads what he is told.
+        login.write_all(b"still here\n").unwrap();
+        let terminal = Ended::of(terminal.wait_with_output().unwrap());
+        assert_eq!(terminal.out, "still here\n", "{}", client.log());
+        let gateway = net.serve();
+        machine.until_carried(&client);
+        let status = net.place.status("client").unwrap();
+        let since = status["kill_switch"]["since_unix_ms"].clone();
+        assert!(since.as_u64().is_some(), "{status}");
+        let told = net.place.run("client", &["status"]);
+        assert!(told.out.contains("`hawser kill-switch off`"), "{told:?}");
+        let told = net.place.run("client", &["doctor"]);
+        assert!(told.out.contains("warn  kill switch: on for"), "{told:?}");
+        // What rules call direct leaves, and so does DHCP; who calls is answered.
+        said(Command::new("python3").args(["-c", DIRECT]));
+        for sign in ["11.0.0.2.4000: Flags [S]", "11.0.0.2.4000: UDP", ".67: "] {
+            until(
+                sign,
+                || all().contains(sign),
+                || format!("{}\n{}", all(), client.log()),
+            );
+        }
+        assert_eq!(call(&net.gateway), "here", "{}", client.log());
+        machine.let_them_try();
+        assert_eq!(leaked(), [""; 0], "{}", client.log());
+
+        // The gateway goes.
+        gateway.kill();
+        let before = LINKS.map(|link| of_hawser(&watch, link));
+        let again = || (0..LINKS.len()).all(|n| of_hawser(&watch, LINKS[n]) > before[n]);
+        until("it tries to reach its gateway again", again, || {
+            client.log()
+        });
+        machine.let_them_try();
+        assert_eq!(leaked(), [""; 0], "{}", client.log());
+
+        // Hawser goes, at once and in order.
+        client.kill();
+        assert_eq!(refused(), "[113, 113, 1]", "programs are told at once");
+        let told = net.place.run("client", &["status"]);
+        told.expect(1, "kill switch: on for");
+        assert_eq!(call(&net.gateway), "here");
+        machine.let_them_try();
+        let gateway = net.serve();
+        let client = machine.up(&["--kill-switch"]);
+        let status = net.place.status("client").unwrap();
+        assert_eq!(status["kill_switch"]["since_unix_ms"], since, "{status}");
+        machine.let_them_try();
+        client.end();
+        assert_eq!(refused(), "[113, 113, 1]");
+        machine.let_them_try();
+        // One that was not told of it goes by it.
+        let client = machine.up(&[]);
+        let status = net.place.status("client").unwrap();
+        assert_eq!(status["kill_switch"]["since_unix_ms"], since, "{status}");
+        machine.let_them_try();
+        client.end();
+        assert_eq!(leaked(), [""; 0], "{}", gateway.log());
+
+        // The programs have tried all the time.
+        let off = machine.switch(&["off"]);
+        assert_eq!(off.code, 0, "{off:?}");
+        for link in LINKS {
+            until("it is off", || !watch.leaked(link).is_empty(), all);
+        }
+        let off = machine.switch(&["off"]);
+        assert_eq!(off.out, "the kill switch was off already\n", "{off:?}");
+    });
+}
+
+#[test]
+fn the_kill_switch_comes_back_unless_it_is_removed_by_name() {
+    let test = "kill_switch::the_kill_switch_comes_back_unless_it_is_removed_by_name";
+    in_namespace_of_root(test, || {
+        let Some(machine) = Machine::new(test) else {
+            return;
+        };
+        let net = &machine.net;
+        let refuse = |arguments: &[&str], about: &str| {
+            let always = ["up", "--listen", "127.0.0.1:0", "--kill-switch"];
+            let ended = net.place.run("client", &[&always, arguments].concat());
+            ended.expect(2, about);
+            assert!(!machine.is_on(), "{ended:?}");
+        };
+        refuse(&[], "needs --capture system");
+        refuse(&["--capture", "cgroup:/x"], "needs --capture system");
+        refuse(&["--capture", "system"], "needs a gateway");
+        refuse(&["--capture", "system", "--direct"], "needs a gateway");
+        let _gateway = net.serve();
+        let invite = net.place.invite();
+        let near = ["--kill-switch-allow", "10.1.0.0/24"];
+        let arguments = [&["--kill-switch", "--gateway", &invite], &near[..]].concat();
+        let client = machine.up(&arguments);
+        assert!(machine.is_on(), "{}", client.log());
+        // The network of that link is open, the other one is not.
+        assert_eq!(refused(), "[111, 113, 0]", "{}", client.log());
+        said(Command::new("nft").args(["flush", "ruleset"]));
+        until("it is back", || machine.is_on(), || client.log());
+        assert_eq!(refused(), "[111, 113, 0]", "{}", client.log());
+        let off = machine.switch(&["off"]);
+        assert_eq!(off.code, 0, "{off:?}");
+        assert!(!machine.is_on(), "{}", client.log());
+        let is_told = || client.log().contains("removed by name");
+        until("the daemon knows", is_told, || client.log());
+        let status = net.place.status("client").unwrap();
+        assert!(status["kill_switch"].is_null(), "{status}");
+        assert_eq!(refused(), "[111, 111, 0]", "{}", client.log());
+        client.end();
+    });
+}
