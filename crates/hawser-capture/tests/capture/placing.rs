@@ -1,5 +1,7 @@
 use std::net::TcpListener;
 
+use hawser_capture::{Settings, Unruled};
+
 use crate::ground::*;
 use crate::stage::*;
 
@@ -127,6 +129,41 @@ fn a_socket_may_connect_again() {
     let answer = stage.puppet.tell(&nobody);
     assert!(answer.starts_with("error 111"), "{answer}");
     assert_eq!(link_of(stage.puppet.connect("again", &to)), 2);
+}
+
+#[test]
+fn with_a_mark_what_is_direct_has_it_and_what_is_for_the_gateway_is_left_alone() {
+    let test =
+        "placing::with_a_mark_what_is_direct_has_it_and_what_is_for_the_gateway_is_left_alone";
+    let mut settings = Settings {
+        mark: Some(0x48),
+        ..turns()
+    };
+    let Some(mut stage) = Stage::with(test, &settings) else {
+        return;
+    };
+    let (to4, to6) = (stage.to4(), stage.to6());
+    for kind in ["tcp", "udp"] {
+        assert_eq!(stage.links(kind, &to4), [1, 2]);
+        assert_eq!(stage.puppet.ask("mark"), "72");
+        assert_eq!(stage.links(kind, &to6), [1, 2]);
+        assert_eq!(stage.puppet.ask("mark"), "72");
+    }
+    let answer = stage.puppet.tell(&format!("tcp {SERVER4}:1"));
+    assert!(answer.starts_with("error 111"), "{answer}");
+    assert_eq!(stage.puppet.ask("mark"), "72");
+    // Now it is for a gateway, which nobody turns it to.
+    settings.unruled = Unruled::Bonded;
+    stage.capture.set_settings(&settings).unwrap();
+    for kind in ["again", "tcp", "udp"] {
+        assert_eq!(stage.links(kind, &to4), [1], "by the default route");
+        assert_eq!(stage.puppet.ask("mark"), "0");
+        if kind == "again" {
+            continue;
+        }
+        assert_eq!(stage.links(kind, &to6), [1]);
+        assert_eq!(stage.puppet.ask("mark"), "0");
+    }
 }
 
 #[test]

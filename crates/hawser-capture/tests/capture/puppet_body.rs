@@ -47,6 +47,7 @@ fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
         ["many", count, to] => many(count.parse().unwrap(), parse(to)?),
         ["again", to] => again(held, parse(to)?),
         ["write", text] => write(held, text),
+        ["mark"] => Ok(held[held.len() - 1].mark()?.to_string()),
         ["peer"] => Ok(address(&held[held.len() - 1].peer_addr()?)),
         ["capture", group] => hold_capture(group),
         ["children", count, to] => children(count.parse().unwrap(), to),

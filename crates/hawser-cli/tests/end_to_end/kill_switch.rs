@@ -53,6 +53,8 @@ fn nothing_leaves_past_hawser_until_the_kill_switch_is_removed_by_name() {
         assert!(told.out.contains("`hawser kill-switch off`"), "{told:?}");
         let told = net.place.run("client", &["doctor"]);
         assert!(told.out.contains("warn  kill switch: on for"), "{told:?}");
+        // Other commands pass it, too.
+        assert!(told.out.contains("ok    gateway over dsl: "), "{told:?}");
         // What rules call direct leaves, and so does DHCP; who calls is answered.
         said(Command::new("python3").args(["-c", DIRECT]));
         for sign in ["11.0.0.2.4000: Flags [S]", "11.0.0.2.4000: UDP", ".67: "] {
