@@ -100,7 +100,11 @@ async fn kill_switch(
     args: &UpArgs,
     config: &UpConfig,
 ) -> anyhow::Result<Option<KillSwitch>> {
+    let wrong = |problem: &str| Err(Usage(format!("--kill-switch{problem}")).into());
     if !config.kill_switch {
+        if !args.kill_switch_allow.is_empty() {
+            return wrong("-allow needs --kill-switch: nothing is closed without it");
+        }
         let found = KillSwitch::find().await.unwrap_or_else(|error| {
             tracing::debug!(%error, "whether a kill switch is on is not known");
             None
@@ -110,12 +114,11 @@ async fn kill_switch(
         }
         return Ok(found);
     }
-    let wrong = |problem: &str| Err(Usage(format!("--kill-switch {problem}")).into());
     if args.capture != Some(Scope::System) {
-        return wrong("needs --capture system: what is not captured would not leave at all");
+        return wrong(" needs --capture system: what is not captured would not leave at all");
     }
     if args.direct || (config.gateway.is_none() && !is_enrolled(&setup.state)?) {
-        return wrong("needs a gateway, which carries what else must not leave");
+        return wrong(" needs a gateway, which carries what else must not leave");
     }
     let turned_on = KillSwitch::turn_on(config.kill_switch_allow.clone()).await;
     let kill_switch = turned_on.context("--kill-switch")?;

@@ -130,6 +130,10 @@ fn the_kill_switch_comes_back_unless_it_is_removed_by_name() {
         refuse(&["--capture", "cgroup:/x"], "needs --capture system");
         refuse(&["--capture", "system"], "needs a gateway");
         refuse(&["--capture", "system", "--direct"], "needs a gateway");
+        let open = ["up", "--kill-switch-allow", "10.0.0.0/8"];
+        net.place
+            .run("client", &open)
+            .expect(2, "needs --kill-switch");
         let _gateway = net.serve();
         let invite = net.place.invite();
         let near = ["--kill-switch-allow", "10.1.0.0/24"];

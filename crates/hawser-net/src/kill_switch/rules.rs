@@ -67,6 +67,8 @@ pub(super) fn script(since: UnixTime, open: &[IpNet], inbound: &[Connection]) ->
     )
 }
 
+/// A refusal is told on the way out. What is routed again after that is looked at once more, where
+/// nothing can be told.
 fn chains() -> String {
     format!(
         r#"    chain allowed {{
@@ -93,6 +95,11 @@ fn chains() -> String {
         iifname "hawser*" accept
         jump allowed
         reject with icmpx type admin-prohibited
+    }}
+    chain left {{
+        type filter hook postrouting priority {LATE}; policy drop;
+        iifname "hawser*" accept
+        jump allowed
     }}
     chain arriving {{
         type filter hook input priority {LATE}; policy accept;

@@ -114,6 +114,12 @@ impl Machine {
         container.ip("address add 10.9.0.2/24 dev eth0");
         container.ip("route add default via 10.9.0.1");
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        // A rule of somebody else that has packets routed again, past the devices of others.
+        ip("route add default via 10.1.0.1 dev dsl table 100");
+        ip("rule add fwmark 7 lookup 100 priority 100");
+        let rules = "add table ip other { chain out { type route hook output priority -150; \
+                     udp sport 9103 meta mark set 7; }; }";
+        assert!(Command::new("nft").arg(rules).status().unwrap().success());
         let config = net.place.path("hawser.toml");
         let rule = "[[rule]]\nport = 4000\nmode = \"direct\"\n";
         std::fs::write(&config, rule).unwrap();
@@ -221,9 +227,10 @@ pub(super) const LINKS: [&str; 2] = ["dsl", "lte"];
 const ALL_BUT_NEIGHBOURS: &str = "not arp and not (ip6 and (ip6[6] == 0 or (ip6[6] == 58 and \
                                   ip6[40] >= 133 and ip6[40] <= 136)))";
 /// Signs in the packets of what the programs below try.
-pub(super) const SIGNS: [&str; 9] = [
+pub(super) const SIGNS: [&str; 10] = [
     "10.1.0.2.9101 > 11.0.0.2.7: UDP",
     "10.2.0.2.9102 > 11.0.0.2.7: UDP",
+    ".9103 > 11.0.0.2.7: UDP",
     "10.9.0.2.",
     "fd99::2.7: UDP",
     "11.0.0.2.7: Flags [S]",
@@ -263,6 +270,7 @@ while True:
     attempt(AF_INET, SOCK_DGRAM, far, connect=True)
     attempt(AF_INET, SOCK_DGRAM, far, device=b'dsl', port=9101)
     attempt(AF_INET, SOCK_DGRAM, far, device=b'lte', port=9102)
+    attempt(AF_INET, SOCK_DGRAM, far, port=9103)
     attempt(AF_INET6, SOCK_DGRAM, far6)
     attempt(AF_INET6, SOCK_DGRAM, far6, device=b'dsl', connect=True)
     attempt(AF_INET, SOCK_STREAM, far)
