@@ -64,7 +64,7 @@ fn nothing_leaves_past_hawser_until_the_kill_switch_is_removed_by_name() {
                 || format!("{}\n{}", all(), client.log()),
             );
         }
-        assert_eq!(call(&net.gateway), "here", "{}", client.log());
+        assert_eq!(call(&net.gateway), ["here"; 2], "{}", client.log());
         machine.let_them_try();
         assert_eq!(leaked(), [""; 0], "{}", client.log());
 
@@ -83,7 +83,7 @@ fn nothing_leaves_past_hawser_until_the_kill_switch_is_removed_by_name() {
         assert_eq!(refused(), "[113, 113, 1]", "programs are told at once");
         let told = net.place.run("client", &["status"]);
         told.expect(1, "kill switch: on for");
-        assert_eq!(call(&net.gateway), "here");
+        assert_eq!(call(&net.gateway), ["here"; 2]);
         machine.let_them_try();
         let gateway = net.serve();
         let client = machine.up(&["--kill-switch"]);

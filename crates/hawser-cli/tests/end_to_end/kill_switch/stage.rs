@@ -204,22 +204,32 @@ pub(super) fn logged_in(neighbour: &Neighbour) -> (TcpStream, Child) {
         .stderr(Stdio::piped())
         .spawn();
     let login = listener.accept().unwrap().0;
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let _ = stream.unwrap().write_all(b"here");
-        }
-    });
+    for listener in [listener, TcpListener::bind("[fd01::2]:8000").unwrap()] {
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let _ = stream.unwrap().write_all(b"here");
+            }
+        });
+    }
     (login, terminal.unwrap())
 }
 
-/// What the neighbour hears from this machine.
-pub(super) fn call(neighbour: &Neighbour) -> String {
-    let call = "exec 3<>/dev/tcp/10.2.0.2/8000 && cat <&3";
-    said(
-        neighbour
-            .command("timeout")
-            .args(["20", "bash", "-c", call]),
-    )
+/// What the neighbour hears from this machine over either family, when both have forgotten the
+/// other's link address.
+pub(super) fn call(neighbour: &Neighbour) -> [String; 2] {
+    ["10.2.0.2", "fd01::2"].map(|to| {
+        for link in LINKS {
+            let forget = format!("neigh flush dev {link}");
+            ip(&forget);
+            neighbour.ip(&forget);
+        }
+        let call = format!("exec 3<>/dev/tcp/{to}/8000 && cat <&3");
+        said(
+            neighbour
+                .command("timeout")
+                .args(["20", "bash", "-c", &call]),
+        )
+    })
 }
 
 pub(super) const LINKS: [&str; 2] = ["dsl", "lte"];
