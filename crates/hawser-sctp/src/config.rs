@@ -146,6 +146,16 @@ impl AssociationConfig {
     /// Packet size assumed for every path: the base of PLPMTUD (RFC 8899), with the SCTP header.
     pub const BASE_PACKET: usize = 1200;
 
+    /// Returns the stream of placed messages, where the association has what they need.
+    pub(crate) fn agreed_placed_stream(
+        &self,
+        interleaving: bool,
+        partial_reliability: bool,
+    ) -> Option<StreamNumber> {
+        self.placed_stream
+            .filter(|_| interleaving && partial_reliability)
+    }
+
     /// Returns the packet size assumed for every path.
     pub(crate) fn base_packet(&self) -> usize {
         let unit = self.framing.unit();

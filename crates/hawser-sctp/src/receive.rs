@@ -61,7 +61,11 @@ impl Inbound {
             partial,
             capacity: capacity as usize,
             arrivals: Arrivals::new(initial),
-            assembly: Assembly::new(capacity as usize, interleaving, config.placed_stream),
+            assembly: Assembly::new(
+                capacity as usize,
+                interleaving,
+                config.agreed_placed_stream(interleaving, partial),
+            ),
             acknowledger: Acknowledger::new(config.sack_delay, capacity as u32),
             holes: 0,
             unknown_stream: None,

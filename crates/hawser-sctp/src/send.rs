@@ -328,11 +328,11 @@ impl Outbound {
     }
 }
 
-/// The stream of messages that the owner places, where both ends can do with it what it needs.
+/// The stream of messages that the owner places, where there is one to send on.
 fn placed_stream(config: &AssociationConfig, negotiated: &Negotiated) -> Option<StreamNumber> {
-    let stream = config.placed_stream?;
-    let is_able = negotiated.interleaving && negotiated.partial_reliability;
-    (is_able && stream.value() < negotiated.outbound_streams).then_some(stream)
+    let (interleaving, partial) = (negotiated.interleaving, negotiated.partial_reliability);
+    let stream = config.agreed_placed_stream(interleaving, partial)?;
+    (stream.value() < negotiated.outbound_streams).then_some(stream)
 }
 
 /// Tells whether the peer keeps what it has acknowledged beyond a hole. Those under a seal are

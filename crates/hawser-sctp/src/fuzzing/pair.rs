@@ -1,10 +1,11 @@
 //! Two endpoints with an association between them, driven by a script.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, Instant};
+use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::fuzzing::Script;
 use hawser_wire::sctp::StreamNumber;
 
@@ -12,7 +13,7 @@ use super::contents::Contents;
 use super::network::{LINKS, Network, Packet, local, remote};
 use crate::{
     Association, AssociationConfig, AssociationId, Checksum, Closed, Control, Endpoint,
-    EndpointConfig, Event, Framing, Handled, Message, Reliability,
+    EndpointConfig, Event, Framing, Handled, Message, Reliability, Turn,
 };
 
 /// Bound of the memory of both hosts and of the network between them under any script: buffers of
@@ -58,6 +59,9 @@ struct Host {
     association: Option<(AssociationId, Box<Association>)>,
     /// What this host sent.
     contents: Contents,
+    /// Messages that it has placed, and those of them that have come.
+    placed: u64,
+    placed_seen: BTreeSet<u64>,
     closed: Option<Closed>,
 }
 
@@ -78,6 +82,7 @@ impl World {
             partial_reliability: how & 16 == 0,
             control: CONTROLS[usize::from(how >> 5) % CONTROLS.len()],
             policy: ChunkPolicy::ALL[script.below(ChunkPolicy::ALL.len())],
+            placed_stream: (how & 2 == 0).then_some(PLACED),
             outbound_streams: STREAMS,
             inbound_streams: STREAMS,
             receive_buffer: AssociationConfig::MIN_BUFFER,
@@ -94,6 +99,8 @@ impl World {
             config: config.clone(),
             association: None,
             contents: Contents::default(),
+            placed: 0,
+            placed_seen: BTreeSet::new(),
             closed: None,
         };
         let mut world = Self {
@@ -129,6 +136,7 @@ impl World {
             24 => self.end(host, script),
             25 => self.connect(host),
             26..=28 => self.alter(script),
+            29 => self.place(host, script),
             _ => self.forge(host, script),
         }
     }
@@ -181,7 +189,45 @@ impl World {
         }
     }
 
+    /// Sends a message over a path of the owner's choice.
+    fn place(&mut self, host: usize, script: &mut Script<'_>) {
+        let (choice, length) = (script.below(256), script.below(2000));
+        let now = self.now;
+        let number = self.hosts[host].placed;
+        let Some(association) = self.association(host) else {
+            return;
+        };
+        let mut paths = Vec::new();
+        association.show_rooms(now, Turn::Any, |view, _| paths.push(view.channel.value()));
+        if paths.is_empty() {
+            return;
+        }
+        let path = PathId::new(paths[choice % paths.len()]);
+        let mut payload = vec![number as u8; 8 + length];
+        payload[..8].copy_from_slice(&number.to_be_bytes());
+        if association.send_over(path, payload.into()).is_ok() {
+            self.hosts[host].placed += 1;
+        }
+    }
+
+    /// Placed messages come once, whole, or not at all.
+    fn receive_placed(&mut self, host: usize) {
+        while let Some(received) = self.association(host).and_then(Association::receive_placed) {
+            if !self.is_honest {
+                continue;
+            }
+            let payload = received.payload();
+            let number = payload.first_chunk().map(|it| u64::from_be_bytes(*it));
+            let number = number.expect("it is as long as it was");
+            assert!(payload[8..].iter().all(|byte| *byte == number as u8));
+            let from = &mut self.hosts[1 - host];
+            assert!(number < from.placed, "nobody sent it");
+            assert!(from.placed_seen.insert(number), "it came twice");
+        }
+    }
+
     fn receive(&mut self, host: usize) {
+        self.receive_placed(host);
         while let Some(received) = self.association(host).and_then(Association::receive) {
             if self.is_honest {
                 self.hosts[1 - host].contents.on_received(&received);
@@ -434,6 +480,7 @@ const CONTROLS: [Control; 4] = [
     Control::Bbr,
 ];
 const STREAMS: u16 = 5;
+const PLACED: StreamNumber = StreamNumber::new(1);
 const MAX_STEPS: u32 = 2000;
 /// Eight addresses of each host.
 const MAX_PATHS: usize = 64;
