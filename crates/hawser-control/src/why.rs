@@ -77,6 +77,9 @@ pub struct WhyLink {
     pub index: LinkIndex,
     /// Bytes sent over it, without copies.
     pub bytes_sent: ByteCount,
+    /// Part of these that went over an association.
+    #[serde(default)]
+    pub bytes_associated: ByteCount,
     /// Share of these in the bytes sent over all links, from 0 to 1.
     pub share: f64,
     /// Bytes sent over it although another link carried them too.
@@ -91,7 +94,7 @@ pub struct WhyLink {
     pub held_back: Vec<WhySpan>,
     /// Chunks that would have arrived later than over the chosen link: the times for both.
     pub later: Option<WhyLater>,
-    /// Its channels now.
+    /// Its TCP channels now, and one more where an association has a path over it.
     pub channel_count: u64,
     /// Number of those that are silent although an answer is overdue.
     pub suspect_count: u64,
@@ -147,10 +150,10 @@ pub struct WhyStream {
 pub struct WhyEvent {
     /// Time of the event, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's clock.
     pub at_unix_ms: u64,
-    /// Kind of the event: `added`, `lost`, `silent`, `recovered`, `stalled`, `standing`, `policy`;
-    /// more may follow.
+    /// Kind of the event: `added`, `lost`, `silent`, `recovered`, `stalled`, `standing`, `policy`,
+    /// `transport`; more may follow.
     pub what: String,
-    /// The link's name, where it is about one.
+    /// The link's name, where it is about one: an association has all.
     pub link: Option<String>,
     /// The channel, where it is about one.
     pub channel: Option<ChannelId>,
@@ -163,6 +166,7 @@ pub struct WhyEvent {
         default
     )]
     pub span: Option<Duration>,
-    /// The policy, or why a link may not be used as any other, for people.
+    /// The policy, the kind of a channel, the transport with its reason, or why a link may not be
+    /// used as any other, for people.
     pub detail: Option<String>,
 }

@@ -247,7 +247,8 @@ impl Driver {
         }
     }
 
-    /// Books what associations have carried: one at rest tells of its last bytes only when asked.
+    /// Books what associations have carried, and why: one at rest tells of its last bytes only when
+    /// asked.
     fn sample_associations(&self) {
         let channels: Vec<_> = {
             let inner = self.shared.lock();
@@ -260,7 +261,7 @@ impl Driver {
         let now = clock::now();
         for (id, channel) in channels {
             // The lock of an association is never taken under that of the session.
-            let state = channel.state(now);
+            let state = channel.take_state(now);
             self.shared
                 .with(|inner, now| inner.report_association(now, id, &state));
         }
@@ -268,6 +269,7 @@ impl Driver {
 
     /// Reads what the session has recorded.
     pub(crate) fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> R {
+        self.sample_associations();
         read(self.shared.lock().session.recorder(), clock::now())
     }
 

@@ -18,6 +18,7 @@ pub mod governor;
 pub mod packet;
 mod rtt_refresh;
 pub mod rules;
+pub mod tally;
 mod view;
 
 pub use channel_count::{ChannelCount, LinkFacts, Spread};

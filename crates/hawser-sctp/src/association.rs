@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use hawser_sched::PathView;
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::tally::Placed;
 use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
@@ -247,6 +248,13 @@ impl Association {
     pub fn backlog(&self) -> Backlog {
         let flow = self.flow.as_ref();
         flow.map_or_else(Backlog::default, |flow| flow.outbound.backlog())
+    }
+
+    /// Takes what was placed on which link since the last call, and why, for messages with an
+    /// [`owner_stream`](Message::owner_stream). Links are those that policies know.
+    pub fn take_placed(&mut self) -> Vec<Placed> {
+        let flow = self.flow.as_mut();
+        flow.map_or_else(Vec::new, |flow| flow.outbound.take_placed())
     }
 
     /// Returns the payload that is not in a packet yet.

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler};
+use hawser_sched::tally::{Placed, Tallies};
 use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::sctp::{DataOrder, ForwardTsn, Framing, StreamNumber};
 use smallvec::SmallVec;
@@ -34,7 +35,7 @@ use abandon::Abandon;
 use duplicate::Budget;
 use job::Job;
 use message::{MessageId, OVERHEAD};
-use placed::Placed;
+use placed::PlacedQueue;
 use queue::{Next, Queue};
 use shares::Shares;
 use train::Train;
@@ -50,7 +51,7 @@ pub use message::{Message, OwnerBacklog, Reliability};
 pub(crate) struct Outbound {
     queue: Queue,
     /// Messages whose path the owner has chosen.
-    placed: Placed,
+    placed: PlacedQueue,
     shares: Shares,
     window: Window,
     framing: Framing,
@@ -82,6 +83,8 @@ pub(crate) struct Outbound {
     budget: Budget,
     /// The latest chunks that were lost in a packet, retransmitted and then acknowledged.
     repaired: VecDeque<(u64, Transmission)>,
+    /// What was placed on which link, and why, for the owner's streams.
+    tallies: Tallies,
     /// Time when pacing or the policy allows a packet that waits.
     wake_at: Option<Instant>,
     events: VecDeque<Event>,
@@ -93,7 +96,7 @@ impl Outbound {
     pub(crate) fn new(config: &AssociationConfig, negotiated: &Negotiated) -> Self {
         Self {
             queue: Queue::new(negotiated.interleaving, config.framing),
-            placed: Placed::new(placed_stream(config, negotiated)),
+            placed: PlacedQueue::new(placed_stream(config, negotiated)),
             shares: Shares::default(),
             window: Window::new(negotiated.initial_tsn, config.framing),
             framing: config.framing,
@@ -117,6 +120,7 @@ impl Outbound {
             copies: None,
             budget: Budget::default(),
             repaired: VecDeque::new(),
+            tallies: Tallies::new(TALLIES),
             wake_at: None,
             events: VecDeque::new(),
             fresh: Vec::new(),
@@ -211,6 +215,11 @@ impl Outbound {
         self.window.repeated()
     }
 
+    /// Takes what was placed on which link since the last call, and why.
+    pub(crate) fn take_placed(&mut self) -> Vec<Placed> {
+        self.tallies.take()
+    }
+
     /// Returns the payload that is not in a packet yet.
     pub(crate) fn queued(&self) -> ByteCount {
         ByteCount::new(self.queue.bytes())
@@ -228,6 +237,7 @@ impl Outbound {
             in_flight: ByteCount::new(self.window.bytes_in_flight() + again),
             acknowledged_at: self.heard_at,
             sent_twice: ByteCount::new(self.budget.charged()),
+            copied: self.window.copied(),
         }
     }
 
@@ -343,6 +353,9 @@ fn keeps_all(config: &AssociationConfig, negotiated: &Negotiated) -> bool {
 
 /// Fraction of the buffer (1/64) up to which a message is small.
 const SMALL: u64 = 64;
+
+/// Memory for the counts of what was placed: those of some 16 streams.
+const TALLIES: usize = 32 * 1024;
 
 /// Maximum number of chunks in the window: a gap block has 16 bits.
 const MAX_CHUNKS: usize = 65535;

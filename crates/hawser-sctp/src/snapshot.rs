@@ -14,6 +14,9 @@ pub struct PathSnapshot {
     pub route: Route,
     /// The peer's link, if the peer has announced it.
     pub peer_link: Option<LinkIndex>,
+    /// The link that policies know the path by: see
+    /// [`Association::set_links`](crate::Association::set_links).
+    pub link: LinkIndex,
     /// The path answers.
     pub is_active: bool,
     /// The path is selected to carry data.
@@ -50,6 +53,10 @@ pub struct Backlog {
     /// Payload duplicated so far because of [`Message::twice`](crate::Message::twice), beyond the
     /// fixed rate that is always allowed.
     pub sent_twice: ByteCount,
+    /// Payload of all copies of chunks so far that were in flight already: by
+    /// [`Message::twice`](crate::Message::twice), by a policy that duplicates, and of what was late
+    /// or on a suspect path. Retransmissions of what was lost are not among them.
+    pub copied: ByteCount,
 }
 
 impl PathSnapshot {
@@ -57,6 +64,7 @@ impl PathSnapshot {
         Self {
             route: path.route,
             peer_link: path.peer_link,
+            link: path.link,
             is_active: path.state == PathState::Active,
             is_selected: path.selected,
             is_suspect: path.is_suspect(now),

@@ -142,6 +142,7 @@ impl Run {
             unordered: sent.unordered,
             reliability,
             twice: self.rng.random_bool(0.2),
+            owner_stream: None,
         };
         let stream = StreamNumber::new(sent.stream);
         self.messages.push(sent);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hawser_path::KernelSample;
+use hawser_sched::tally::Placed;
 use hawser_types::{ByteCount, LinkIndex, Rate};
 
 /// State of an association at one moment.
@@ -10,6 +11,8 @@ use hawser_types::{ByteCount, LinkIndex, Rate};
 pub struct AssociationSample<'a> {
     /// Paths of the association.
     pub paths: &'a [PathSample],
+    /// What the association placed on links since the last sample, and why.
+    pub placed: &'a [Placed],
     /// Payload of messages that the association took and that are neither acknowledged nor given
     /// up, those that wait included.
     pub unacknowledged: ByteCount,
@@ -18,8 +21,11 @@ pub struct AssociationSample<'a> {
     /// Time since the peer last acknowledged anything; since the beginning where it has not.
     pub since_ack: Duration,
     /// Payload that the association sent over two paths at once so far, as
-    /// [`Outgoing::duplicate`](crate::Outgoing::duplicate) asked.
+    /// [`Outgoing::duplicate`](crate::Outgoing::duplicate) asked, as far as the session's budget
+    /// pays for it.
     pub duplicated: ByteCount,
+    /// Payload of all copies that the association sent so far of what was in flight.
+    pub copied: ByteCount,
 }
 
 /// One path of an association.

@@ -7,11 +7,11 @@
 mod block;
 mod bytes;
 mod entry;
+mod link_states;
 mod note;
 mod recording;
 mod ring;
 mod summary;
-mod tally;
 mod view;
 
 use std::collections::VecDeque;
@@ -20,17 +20,20 @@ use std::time::Duration;
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkUnit, Decision};
 use hawser_sched::governor::Standing;
+use hawser_sched::tally::{Asked, Placed, Tallies};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
+use crate::association::PathSample;
+use crate::by_role::slot;
 use crate::channel::Channel;
 pub use entry::{Entry, Recorded};
+pub use hawser_sched::tally::Verdict;
+use link_states::LinkStates;
 pub use note::Note;
 pub use recording::{Head, Recording, RecordingError};
 use ring::Ring;
 pub use summary::{LinkSummary, Summary};
-use tally::Tallies;
-pub use tally::Verdict;
 
 /// Records the decisions of a session and their reasons.
 ///
@@ -44,8 +47,7 @@ pub struct Recorder {
     /// Rare notes, kept apart so that decisions do not replace them.
     notes: VecDeque<(Instant, Note)>,
     tallies: Tallies,
-    /// Number of decisions. Arrivals are calculated for some of them only.
-    decisions: u64,
+    links: LinkStates,
     /// Time of the last recorded sample of each channel.
     sampled: Vec<(ChannelId, Instant)>,
 }
@@ -60,7 +62,7 @@ impl Recorder {
             ring: Ring::new(memory - memory / TALLIES),
             notes: VecDeque::new(),
             tallies: Tallies::new(memory / TALLIES),
-            decisions: 0,
+            links: LinkStates::default(),
             sampled: Vec::new(),
         }
     }
@@ -101,19 +103,46 @@ impl Recorder {
             views,
             decision,
         };
-        self.decisions += 1;
-        let sample = self.decisions.is_multiple_of(ARRIVALS_EACH);
-        self.tallies.on_decision(&taken, sample);
+        if !is_association(views, decision) {
+            let asked = Asked {
+                now,
+                lane: slot(role),
+                stream,
+                unit,
+                views,
+                decision,
+            };
+            let links = &self.links;
+            self.tallies
+                .on_decision(&asked, |link, preferred| links.verdict(link, preferred));
+        }
         self.ring
             .push(|context, out| context.put_decision(out, taken));
     }
 
-    /// Counts bytes of a chunk that were given to a channel. `copy`: another channel has them
-    /// already.
+    /// Counts bytes of a chunk that were given to a TCP channel. `copy`: another channel has them
+    /// already. Those given to an association count when it reports them.
     pub(crate) fn on_given(&mut self, stream: StreamId, to: &Channel, bytes: usize, copy: bool) {
-        if self.on {
+        if self.on && !to.is_association() {
             let link = to.link();
             self.tallies.on_given(stream, link, bytes as u64, copy);
+        }
+    }
+
+    /// Takes note of the paths of an association, one of each link, and of what it has placed on
+    /// them since its last report.
+    pub(crate) fn on_association(&mut self, paths: &[PathSample], placed: &[Placed]) {
+        if !self.on {
+            return;
+        }
+        self.links.set_paths(paths);
+        for path in paths.iter().filter(|path| path.is_active) {
+            self.tallies.add_link(path.link);
+        }
+        for placed in placed {
+            let mut placed = *placed;
+            placed.tally.associated = placed.tally.bytes;
+            self.tallies.add(&placed);
         }
     }
 
@@ -123,9 +152,13 @@ impl Recorder {
             return;
         }
         match note {
-            Note::Added { link, .. } => self.tallies.on_added(link),
-            Note::Suspect { link, .. } => self.tallies.on_suspect(link, true),
-            Note::Recovered { link, .. } => self.tallies.on_suspect(link, false),
+            // An association is on no link; its paths are.
+            Note::Added { link, .. } if link != LinkIndex::ALL => {
+                self.tallies.add_link(link);
+                self.links.on_added(link);
+            }
+            Note::Suspect { link, .. } => self.links.on_suspect(link, true),
+            Note::Recovered { link, .. } => self.links.on_suspect(link, false),
             _ => {}
         }
         self.keep(now, note);
@@ -153,16 +186,19 @@ impl Recorder {
     /// Records that the link of a channel has become known. It takes over the counts of `unknown`.
     pub(crate) fn on_link_known(&mut self, now: Instant, channel: &Channel, unknown: LinkIndex) {
         let link = channel.link();
-        self.tallies.on_lost(unknown, false);
-        if !self.tallies.rename(unknown, link) {
-            self.tallies.on_added(link);
+        self.links.on_lost(unknown, false);
+        if self.links.rename(unknown, link) {
+            self.tallies.rename(unknown, link);
+        } else {
+            self.tallies.add_link(link);
+            self.links.on_added(link);
         }
         self.keep(now, added(channel));
     }
 
     /// Records the permission of the user and the governor for a link, if it has changed.
     pub(crate) fn on_standing(&mut self, now: Instant, link: LinkIndex, standing: Standing) {
-        if self.on && self.tallies.on_standing(link, standing) {
+        if self.on && self.links.on_standing(link, standing) {
             self.keep(now, Note::Standing { link, standing });
         }
     }
@@ -170,7 +206,10 @@ impl Recorder {
     /// Records the end of a channel.
     pub(crate) fn on_lost(&mut self, now: Instant, channel: &Channel) {
         let suspect = channel.is_suspect();
-        self.tallies.on_lost(channel.link(), suspect);
+        match channel.is_association() {
+            true => self.links.set_paths(&[]),
+            false => self.links.on_lost(channel.link(), suspect),
+        }
         self.sampled.retain(|(id, _)| *id != channel.id());
         self.note(
             now,
@@ -257,6 +296,16 @@ impl Recorder {
     }
 }
 
+/// True if an association gets the chunk: it chooses the links itself, packet by packet.
+fn is_association(views: &[PathView], decision: Decision) -> bool {
+    let chosen = match decision {
+        Decision::Channel(id, _) | Decision::Duplicate([id, _], _) => id,
+        Decision::Wait(..) => return views.iter().all(|view| view.link == LinkIndex::ALL),
+    };
+    let mut views = views.iter();
+    views.any(|view| view.channel == chosen && view.link == LinkIndex::ALL)
+}
+
 fn added(channel: &Channel) -> Note {
     Note::Added {
         channel: channel.id(),
@@ -272,8 +321,6 @@ fn chunks(channel: &Channel) -> u64 {
 
 /// Fraction of the memory (1/8) that is for counts.
 const TALLIES: usize = 8;
-/// Number of decisions of which one has its arrivals calculated: that costs more than the rest.
-const ARRIVALS_EACH: u64 = 16;
 const MAX_NOTES: usize = 128;
 const SAMPLE_EACH: Duration = Duration::from_millis(200);
 const BURST: Duration = Duration::from_secs(1);

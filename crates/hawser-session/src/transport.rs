@@ -23,3 +23,26 @@ pub enum TransportReason {
     /// The other one fell silent, or is gone.
     Silent,
 }
+
+impl Transport {
+    /// Returns the text for people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Association => "an association",
+        }
+    }
+}
+
+impl TransportReason {
+    /// Returns the text for people: goes on after "since".
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Wished => "it was asked for",
+            Self::First => "nothing else was tried yet",
+            Self::Tried => "it is on trial",
+            Self::Faster => "it delivered more, or not so much less that a change would pay",
+            Self::Silent => "the other one fell silent, or is gone",
+        }
+    }
+}

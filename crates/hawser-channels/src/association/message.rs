@@ -11,14 +11,19 @@ use hawser_wire::sctp::StreamNumber;
 /// The message that carries a record, and the stream that it goes on: one of `streams`.
 ///
 /// Messages are unordered, since the session puts chunks in their place itself.
-pub(super) fn message_of(record: Outgoing, streams: u16) -> (StreamNumber, Message) {
+///
+/// `counts`: what is placed of chunks is counted for their streams.
+pub(super) fn message_of(record: Outgoing, streams: u16, counts: bool) -> (StreamNumber, Message) {
     let stream = StreamNumber::new(record.sctp_stream(streams));
     let reliability = record.lifetime.map(Reliability::Lifetime);
     let twice = record.duplicate;
+    let has_chunk = !record.payload.is_empty() && record.lifetime.is_none();
+    let owner_stream = (counts && has_chunk).then_some(record.stream);
     let message = Message {
         unordered: true,
         reliability: reliability.unwrap_or_default(),
         twice,
+        owner_stream,
         ..Message::new(payload_of(record))
     };
     (stream, message)
@@ -76,6 +81,8 @@ pub fn send_waiting(
 mod tests {
     use std::time::Duration;
 
+    use hawser_types::StreamId;
+
     use super::*;
 
     #[test]
@@ -86,10 +93,11 @@ mod tests {
             ..Outgoing::default()
         };
         assert_eq!(length(&record), 10);
-        let (stream, message) = message_of(record, 1);
+        let (stream, message) = message_of(record, 1, false);
         assert_eq!(stream, StreamNumber::new(0));
         assert_eq!(message.payload, "headonetwo");
         assert!(message.unordered && !message.twice);
+        assert_eq!(message.owner_stream, None);
         assert_eq!(message.reliability, Reliability::Full);
     }
 
@@ -102,8 +110,26 @@ mod tests {
             duplicate: true,
             ..Outgoing::default()
         };
-        let (_, message) = message_of(record, 1);
+        let (_, message) = message_of(record, 1, true);
         assert_eq!(message.reliability, Reliability::Lifetime(lifetime));
         assert!(message.twice);
+        assert_eq!(message.owner_stream, None, "datagrams are no chunks");
+    }
+
+    #[test]
+    fn what_is_placed_of_chunks_is_counted_for_their_streams_where_that_is_wanted() {
+        let record = |payload: &'static [u8]| Outgoing {
+            head: BytesMut::from(&b"head"[..]),
+            payload: [Bytes::from_static(payload)]
+                .into_iter()
+                .filter(|it| !it.is_empty())
+                .collect(),
+            stream: StreamId::new(6),
+            ..Outgoing::default()
+        };
+        let stream = |record, counts| message_of(record, 9, counts).1.owner_stream;
+        assert_eq!(stream(record(b"chunk"), true), Some(StreamId::new(6)));
+        assert_eq!(stream(record(b"chunk"), false), None);
+        assert_eq!(stream(record(b""), true), None, "state is no chunk");
     }
 }

@@ -59,6 +59,16 @@ impl PathLinks {
         self.own_addresses.get(&link).copied()
     }
 
+    /// The session's link of a link that policies know, of which no path is left; `None` where that
+    /// is not known.
+    pub(super) fn without_path(&self, link: LinkIndex) -> Option<LinkIndex> {
+        let is_known = match self.side {
+            Side::Client => link != UNBOUND,
+            Side::Gateway => self.seen.contains(&link),
+        };
+        is_known.then_some(link)
+    }
+
     /// The announcements of all links for an association, if those before do not hold any more.
     pub fn take_announcements(&mut self, session: &Session) -> Option<Vec<LinkInfo>> {
         std::mem::take(&mut self.is_stale).then(|| self.announcements(session))

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_sctp::{Backlog, PathSnapshot, Traffic};
+use hawser_sched::tally::Placed;
+use hawser_sctp::{Association, Backlog, PathSnapshot, Traffic};
 use hawser_session::seal::datagram::OVERHEAD;
 use hawser_session::{AssociationSample, PathSample, Session};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
@@ -15,6 +16,8 @@ use super::PathLinks;
 pub struct AssociationState {
     /// Paths that have answered at least once.
     paths: Vec<PathSnapshot>,
+    /// What was placed on links since the state before.
+    placed: Vec<Placed>,
     backlog: Backlog,
     /// Bytes of messages that the association has not taken yet.
     waiting: ByteCount,
@@ -23,9 +26,24 @@ pub struct AssociationState {
 }
 
 impl AssociationState {
-    /// `began`: the time at which the association became a channel; `waiting`: bytes of messages
-    /// that it has not taken yet.
-    pub fn new(
+    /// Takes the state of an association; what it has placed is in one state only, which must be
+    /// reported. `began`: the time at which the association became a channel; `waiting`: bytes of
+    /// messages that it has not taken yet.
+    pub fn take(
+        now: Instant,
+        began: Instant,
+        association: &mut Association,
+        waiting: ByteCount,
+    ) -> Self {
+        let (paths, backlog) = (association.paths(now), association.backlog());
+        let placed = association.take_placed();
+        Self {
+            placed,
+            ..Self::new(now, began, paths, backlog, waiting)
+        }
+    }
+
+    fn new(
         now: Instant,
         began: Instant,
         mut paths: Vec<PathSnapshot>,
@@ -36,6 +54,7 @@ impl AssociationState {
         paths.retain(|path| path.is_active || path.rtt.is_some());
         Self {
             paths,
+            placed: Vec::new(),
             waiting,
             since_ack: now.since(backlog.acknowledged_at.max(began)),
             backlog,
@@ -60,15 +79,35 @@ impl AssociationState {
         let own_addresses = self.paths.iter().filter_map(own_address).collect();
         links.set_own_addresses(own_addresses);
         let paths = self.samples(links);
+        let placed = self.placed(links);
         let queued = self.backlog.queued + self.waiting;
         let sample = AssociationSample {
             paths: &paths,
+            placed: &placed,
             unacknowledged: self.backlog.in_flight + queued,
             queued,
             since_ack: self.since_ack,
             duplicated: self.backlog.sent_twice,
+            copied: self.backlog.copied,
         };
         session.handle_association_sample(now, channel, &sample);
+    }
+
+    /// What was placed, by the links of the session.
+    fn placed(&self, links: &PathLinks) -> Vec<Placed> {
+        let placed = self.placed.iter().copied();
+        let named = placed.map(|placed| {
+            let path = self.paths.iter().find(|path| path.link == placed.link);
+            let link = match path {
+                Some(path) => links.link(path),
+                None => links.without_path(placed.link),
+            };
+            Placed {
+                link: link.unwrap_or(LinkIndex::ALL),
+                ..placed
+            }
+        });
+        named.collect()
     }
 
     /// Paths by links: those of one link are one to the session, as its channels are.
@@ -149,6 +188,7 @@ pub(super) mod testing {
                 remote: SocketAddr::from(([203, 0, 113, 9], port)),
             },
             peer_link: peer_link.map(LinkIndex::new),
+            link: LinkIndex::new(1),
             is_active: true,
             is_selected: true,
             is_suspect: false,
@@ -167,6 +207,7 @@ pub(super) mod testing {
 #[cfg(test)]
 mod tests {
     use hawser_session::Side;
+    use hawser_types::StreamId;
 
     use super::testing::path;
     use super::*;
@@ -236,5 +277,37 @@ mod tests {
             (samples[0].link, samples[0].sent),
             (LinkIndex::new(4), sent)
         );
+    }
+
+    #[test]
+    fn what_was_placed_on_a_link_that_only_policies_know_is_told_by_the_sessions_link() {
+        let [own, lte] = [1, 4].map(LinkIndex::new);
+        let stream = Some(StreamId::new(6));
+        let placed = |link| Placed {
+            stream,
+            link,
+            tally: Default::default(),
+        };
+        let mut links = PathLinks::new(Side::Gateway);
+        let now = Instant::from_nanos(1);
+        let paths = vec![path(4000, None)];
+        let state = AssociationState {
+            placed: vec![placed(own), placed(lte), placed(LinkIndex::new(9))],
+            ..AssociationState::new(now, now, paths, Backlog::default(), ByteCount::ZERO)
+        };
+        // The gateway's own link 1 is below the path, and says nothing of the client's links.
+        let told = |links: &PathLinks| {
+            state
+                .placed(links)
+                .iter()
+                .map(|it| it.link)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(&links), [LinkIndex::ALL; 3]);
+        // The path over link 4 is known meanwhile; another path over it is gone already.
+        links.learn(lte, Some([203, 0, 113, 9].into()));
+        assert_eq!(told(&links), [lte, lte, LinkIndex::ALL]);
+        let client = PathLinks::new(Side::Client);
+        assert_eq!(told(&client), [own, lte, LinkIndex::new(9)]);
     }
 }

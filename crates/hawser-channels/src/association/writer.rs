@@ -195,7 +195,9 @@ impl AssociationWriter {
                 break;
             }
             room = room.saturating_sub(length(&record) as u64);
-            self.waiting.push_back(message_of(record, self.streams));
+            let counts = session.recorder().is_on();
+            self.waiting
+                .push_back(message_of(record, self.streams, counts));
         }
         (self.waiting.len() > before, room > 0)
     }

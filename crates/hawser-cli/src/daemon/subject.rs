@@ -110,12 +110,18 @@ pub(crate) struct View {
 impl View {
     /// The name of a link, or its number where the name is the far end's to know.
     pub(crate) fn link_name(&self, link: LinkIndex) -> String {
+        if link == LinkIndex::ALL {
+            return UNKNOWN_LINK.to_owned();
+        }
         match self.paths.get(&link.value()) {
             Some(way) if !way.link.is_empty() => way.link.clone(),
             _ => format!("#{}", link.value()),
         }
     }
 }
+
+/// Stands for the link of an association's path that is not known (yet).
+const UNKNOWN_LINK: &str = "(unknown link)";
 
 /// The daemon's knowledge of one path to the far end, beside the path's channels.
 #[derive(Default)]

@@ -213,6 +213,7 @@ fn link(link: &LinkSummary, view: &View, sent: u64) -> WhyLink {
         link: view.link_name(link.link),
         index: link.link,
         bytes_sent: link.bytes,
+        bytes_associated: link.associated,
         share: match sent {
             0 => 0.0,
             _ => link.bytes.as_u64() as f64 / sent as f64,
@@ -249,7 +250,7 @@ fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
 fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
     let about = |what: &str, link: LinkIndex, channel: Option<ChannelId>| WhyEvent {
         what: what.to_owned(),
-        link: Some(view.link_name(link)),
+        link: (link != LinkIndex::ALL).then(|| view.link_name(link)),
         channel,
         ..WhyEvent::default()
     };
@@ -265,6 +266,7 @@ fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
             role,
         } => {
             let role = match role {
+                _ if link == LinkIndex::ALL => "association",
                 ChannelRole::Bulk => "bulk",
                 ChannelRole::Express => "express",
             };
@@ -306,6 +308,17 @@ fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
         Note::Policy(policy) => WhyEvent {
             what: "policy".to_owned(),
             detail: Some(policy.name().to_owned()),
+            ..WhyEvent::default()
+        },
+        Note::Transport {
+            transport, reason, ..
+        } => WhyEvent {
+            what: "transport".to_owned(),
+            detail: Some(format!(
+                "{}, since {}",
+                transport.meaning(),
+                reason.meaning()
+            )),
             ..WhyEvent::default()
         },
         // Helped and Sample are too many to tell one by one.

@@ -29,7 +29,6 @@ fn both_ends_say_what_they_sent_over_which_link_and_why() {
     }
     let place = Place::new();
     let _gateway = place.serve();
-    // Over an association the links are chosen below the session.
     let arguments = ["--gateway", &place.invite(), "--transport", "tcp"];
     let up = place.up("client", &arguments);
     let proxy = format!("socks5h://{}", up.listen(&place).unwrap());
@@ -98,6 +97,67 @@ fn both_ends_say_what_they_sent_over_which_link_and_why() {
     place
         .run("client", &["why", "x"])
         .expect(2, "expected a stream's number");
+}
+
+/// What a report says of the only link that carried anything, which an association did.
+fn association_link(session: &Value) -> &Value {
+    let links = session["links"].as_array().unwrap().iter();
+    let used: Vec<&Value> = links.filter(|it| it["bytes_sent"] != 0).collect();
+    assert_eq!(used.len(), 1, "{session}");
+    assert!(
+        used[0]["bytes_associated"].as_u64().unwrap() > 0,
+        "{session}"
+    );
+    used[0]
+}
+
+#[test]
+fn what_went_over_an_association_is_told_with_its_link_and_the_reason() {
+    if origin::is_without_curl("what_went_over_an_association_is_told_with_its_link_and_the_reason")
+    {
+        return;
+    }
+    let place = Place::new();
+    let _gateway = place.serve();
+    let arguments = ["--gateway", &place.invite(), "--transport", "sctp"];
+    let up = place.up("client", &arguments);
+    let uses = |end: &str| {
+        let status = place.status(end)?;
+        let in_use = &status["sessions"][0]["transport"]["in_use"];
+        (in_use == "association").then_some(())
+    };
+    let both = || uses("client").and(uses("gateway")).is_some();
+    until("an association", both, || up.log());
+    let proxy = format!("socks5h://{}", up.listen(&place).unwrap());
+    let expected = page(3_000_000);
+    let got = fetch(&proxy, origin::start(), expected.len());
+    assert!(got.unwrap() == expected);
+
+    // The sender of the page names the link of the association's packets.
+    let stream = largest_stream(&why(&place, "gateway", &[]));
+    let report = why(&place, "gateway", &[&stream]);
+    let session = &report["sessions"][0];
+    let link = association_link(session);
+    assert!(link["bytes_sent"].as_u64().unwrap() >= 3_000_000, "{link}");
+    assert_eq!(link["share"], 1.0);
+    assert_ne!(link["index"], u32::MAX, "{link}");
+    let chosen = link["chosen"].as_array().unwrap().iter();
+    let chunks: u64 = chosen.map(|it| it["chunks"].as_u64().unwrap()).sum();
+    assert!(chunks > 0 && chunks <= link["chunks"].as_u64().unwrap());
+    let text = place.run("gateway", &["why", &stream]).out;
+    assert!(text.contains("carried 100 %, 3.0"), "{text}");
+    assert!(text.contains(" over an association. It got "), "{text}");
+
+    // So does the receiver, by what the sender says.
+    for more in [&[][..], &[stream.as_str()]] {
+        let received = &why(&place, "client", more)["sessions"][0]["received"];
+        let link = association_link(received);
+        assert_eq!(link["link"], "lo", "{received}");
+        assert!(!link["chosen"].as_array().unwrap().is_empty(), "{link}");
+    }
+    let text = place.run("client", &["why"]).out;
+    assert!(text.contains("(association)."), "{text}");
+    assert!(!text.contains("4294967295"), "{text}");
 }
 
 #[test]

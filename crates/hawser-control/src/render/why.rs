@@ -104,6 +104,11 @@ fn link_text(link: &WhyLink, events: &[WhyEvent]) -> String {
         ByteCount::ZERO => "carried nothing".to_owned(),
         bytes => format!("carried {}, {}", percent(link.share), size(bytes)),
     };
+    text += &match link.bytes_associated {
+        ByteCount::ZERO => String::new(),
+        all if all == link.bytes_sent => " over an association".to_owned(),
+        part => format!(", {} of it over an association", size(part)),
+    };
     if link.bytes_copied > ByteCount::ZERO {
         text += &format!(
             ", and {} more as copies of what other links had",
@@ -188,6 +193,7 @@ fn event_text(event: &WhyEvent) -> String {
         "lost" if event.chunks == Some(0) => format!("At {at} {channel} was gone."),
         "lost" => format!("At {at} {channel} was gone, and {chunks} on it went over others."),
         "standing" => format!("At {at} its standing changed: {detail}."),
+        "transport" => format!("At {at} chunks began to go over {detail}."),
         "policy" => format!("At {at} the policy became {detail}."),
         other => format!("At {at}: {} {detail}.", printable(other)),
     }
@@ -287,6 +293,7 @@ mod tests {
             link: "wwan0".to_owned(),
             index: LinkIndex::new(3),
             bytes_sent: ByteCount::new(1_800_000),
+            bytes_associated: ByteCount::new(600_000),
             share: 0.18,
             bytes_copied: ByteCount::new(20_000),
             chunks: 1000,
@@ -336,8 +343,8 @@ mod tests {
         let text = render_why(&report(), 10_000);
         let expected = [
             "STREAM 6 to example.org:443, of session 1a2b: auto for 1m 15s",
-            "wwan0: carried 18 %, 1.80 MB, and 20.0 kB more as copies of what other links had. It \
-             got 180 chunks, since the chunk would arrive there first. For 62 % of all chunks it \
+            "wwan0: carried 18 %, 1.80 MB, 600 kB of it over an association, and 20.0 kB more as \
+             copies of what other links had. It got 180 chunks, since the chunk would arrive there first. For 62 % of all chunks it \
              was passed over: the chunk would have arrived later over it (240 ms against 31 ms by \
              the one chosen). For less than 1 % of all chunks it was passed over: it was silent \
              where an answer was due. It was ready and nothing was sent for 3.1 s in all, since a \
@@ -359,6 +366,7 @@ mod tests {
             links: vec![WhyLink {
                 link: "wwan0".to_owned(),
                 bytes_sent: ByteCount::new(45_000_000),
+                bytes_associated: ByteCount::new(45_000_000),
                 share: 1.0,
                 chunks: 7,
                 chosen: vec![count("x", "it\u{7} was there", 7)],
@@ -375,7 +383,7 @@ mod tests {
         let text = render_why(&report, 10_000);
         let said: Vec<_> = text.lines().rev().take(2).collect();
         let expected = [
-            "wwan0: carried 100 %, 45.0 MB. It got 7 chunks, since it? was there.",
+            "wwan0: carried 100 %, 45.0 MB over an association. It got 7 chunks, since it? was there.",
             "RECEIVED: 45.0 MB came the other way. The gateway chose the links by ec?f and says:",
         ];
         assert_eq!(said, expected);

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hawser_channels::association::{AssociationWriter, Instructions, TunnelStats, send_waiting};
+use hawser_channels::association::{
+    AssociationState, AssociationWriter, Instructions, TunnelStats, send_waiting,
+};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::{
     AssociationId, Backlog, Closed, LinkInfo, Message, OwnerBacklog, PathSnapshot, Received,
@@ -226,13 +228,14 @@ impl AssociationHandle {
             .unwrap_or_default()
     }
 
-    /// The state of each pair of addresses, and what the peer does not have yet.
-    pub(crate) fn paths_and_backlog(&self) -> (Vec<PathSnapshot>, Backlog) {
-        let both = |entry: &Entry| {
-            let association = &entry.association;
-            (association.paths(clock::now()), association.backlog())
-        };
-        self.look(both).unwrap_or_default()
+    /// Takes the state of the association, as [`AssociationState::take`] says.
+    pub(crate) fn take_state(
+        &self,
+        now: Instant,
+        began: Instant,
+        waiting: ByteCount,
+    ) -> AssociationState {
+        self.change(|entry, _| AssociationState::take(now, began, &mut entry.association, waiting))
     }
 
     /// Tries until there is an answer, each time that something has changed.

@@ -139,7 +139,7 @@ impl Writer {
     fn step(&mut self, shared: &Shared) -> (Step, bool) {
         let now = clock::now();
         let is_due = self.writer.is_sample_due(now);
-        let state = is_due.then(|| self.channel.state(now));
+        let state = is_due.then(|| self.channel.take_state(now));
         let queued = self.channel.association.queued();
         shared.with(|inner, now| {
             if let Some(state) = &state {

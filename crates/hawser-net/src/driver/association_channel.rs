@@ -29,10 +29,10 @@ impl AssociationChannel {
         self.waiting.store(waiting.as_u64(), Ordering::Relaxed);
     }
 
-    /// The state of the association. To be called without the lock of the session.
-    pub(super) fn state(&self, now: Instant) -> AssociationState {
-        let (paths, backlog) = self.association.paths_and_backlog();
+    /// Takes the state of the association, to be reported to the session. To be called without the
+    /// lock of the session.
+    pub(super) fn take_state(&self, now: Instant) -> AssociationState {
         let waiting = ByteCount::new(self.waiting.load(Ordering::Relaxed));
-        AssociationState::new(now, self.began, paths, backlog, waiting)
+        self.association.take_state(now, self.began, waiting)
     }
 }

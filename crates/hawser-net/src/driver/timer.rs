@@ -73,7 +73,7 @@ impl Sample {
     fn of(meter: &Meter, now: Instant) -> Option<Self> {
         Some(match meter {
             Meter::Tcp(gauge) => Self::Tcp(Box::new(gauge.sample()?)),
-            Meter::Association(channel) => Self::Association(Box::new(channel.state(now))),
+            Meter::Association(channel) => Self::Association(Box::new(channel.take_state(now))),
         })
     }
 }

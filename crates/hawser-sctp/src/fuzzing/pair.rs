@@ -170,6 +170,7 @@ impl World {
         let now = self.now;
         let (number, payload) = self.hosts[host].contents.next(length);
         let message = Message {
+            owner_stream: None,
             payload,
             protocol: number,
             unordered: how & 8 != 0,

@@ -1,4 +1,5 @@
 use hawser_sched::PathView;
+use hawser_sched::tally::Verdict;
 use hawser_types::{ByteCount, Instant, LinkIndex, Permission};
 
 use super::{Path, PathState, Paths};
@@ -39,6 +40,23 @@ impl Paths {
             let beside = on_link(&self.views, link) - self.views[place].in_flight;
             self.views[place].beside = beside;
         }
+    }
+
+    /// Returns the views of the last call of [`Self::views`].
+    pub(crate) fn latest_views(&self) -> &[PathView] {
+        &self.views
+    }
+
+    /// Returns why no path of a link is among the views.
+    pub(crate) fn absence(&self, link: LinkIndex) -> Option<Verdict> {
+        let same = self.paths.iter().filter(|path| path.link == link);
+        let absence = |path: &Path| match (path.rules.up, path.state) {
+            (_, PathState::Unconfirmed) => Verdict::Gone,
+            (Permission::Forbidden(_) | Permission::Reserve(_), _) => Verdict::Excluded,
+            (_, PathState::Inactive) => Verdict::Silent,
+            (_, PathState::Active) => Verdict::Other,
+        };
+        Some(same.map(absence).min().unwrap_or(Verdict::Gone))
     }
 }
 

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use hawser_sched::PathView;
-use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
+use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision, Reason};
+use hawser_sched::tally::Asked;
 use hawser_types::{ByteCount, Instant, PathId, Permission};
 use smallvec::SmallVec;
 
 use super::Outbound;
 use super::job::{Job, Kind};
+use super::queue::Next;
 use super::train::Train;
 use super::window::{LOOK_AHEAD, Record, Status};
 use crate::path::{Path, PathState, Paths};
@@ -128,8 +130,19 @@ impl Outbound {
             return None;
         }
         if let Some(only) = only_path(paths) {
+            if !only.is_ready(now) {
+                return None;
+            }
+            let view = PathView {
+                channel: only.channel(),
+                link: only.link,
+                ready: true,
+                ..PathView::default()
+            };
+            let decision = Decision::Channel(view.channel, Reason::Writable);
             let (path, kind) = (only.id, Kind::New { second: None });
-            return only.is_ready(now).then_some(Job { path, kind });
+            self.count(now, &next, ChunkUnit::default(), (&[view], decision), paths);
+            return Some(Job { path, kind });
         }
         let train = self.train.filter(|train| train.goes_on(now, paths));
         if let Some(path) = train.map(|train| train.path()) {
@@ -144,7 +157,10 @@ impl Outbound {
         if !views.iter().any(|view| view.ready) {
             return None;
         }
-        let (path, second) = match self.scheduler.select(now, unit, views) {
+        let decision = self.scheduler.select(now, unit, views);
+        let views = paths.latest_views();
+        self.count(now, &next, unit, (views, decision), paths);
+        let (path, second) = match decision {
             Decision::Channel(channel, _) => {
                 let id = Path::of_channel(channel);
                 let is_train = self.scheduler.policy() == ChunkPolicy::Auto;
@@ -163,6 +179,33 @@ impl Outbound {
         };
         let kind = Kind::New { second };
         Some(Job { path, kind })
+    }
+
+    /// Counts a decision for the owner's stream that the next message belongs to.
+    fn count(
+        &mut self,
+        now: Instant,
+        next: &Next,
+        unit: ChunkUnit,
+        (views, decision): (&[PathView], Decision),
+        paths: &Paths,
+    ) {
+        let Some(stream) = next.owner_stream else {
+            return;
+        };
+        for view in views {
+            self.tallies.add_link(view.link);
+        }
+        let asked = Asked {
+            now,
+            lane: 0,
+            stream,
+            unit,
+            views,
+            decision,
+        };
+        self.tallies
+            .on_decision(&asked, |link, _| paths.absence(link));
     }
 
     /// Chooses a reinjection from a slow path: when no new chunk may leave or none waits, an idle

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{ByteCount, Instant};
+use hawser_types::{ByteCount, Instant, StreamId};
 
 /// A message to be sent: it arrives whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub struct Message {
     /// over the same path if it has been losing packets. So a loss causes no delay. For short
     /// messages; at most one byte in fifty, and 256 kbit/s, is duplicated.
     pub twice: bool,
+    /// The owner's stream that the message belongs to: what is placed on which path, and why, is
+    /// counted for it until the owner takes it by
+    /// [`Association::take_placed`](crate::Association::take_placed). `None`: it is not counted.
+    pub owner_stream: Option<StreamId>,
 }
 
 impl Message {
@@ -30,6 +34,7 @@ impl Message {
             unordered: false,
             reliability: Reliability::Full,
             twice: false,
+            owner_stream: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 /// They have their TSNs already, so that these tell the peer in which order the owner placed them,
 /// over whichever path each has come.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedQueue {
     stream: Option<StreamNumber>,
     paths: BTreeMap<PathId, Line>,
     chunks: u64,
@@ -27,7 +27,7 @@ struct Line {
     bytes: u64,
 }
 
-impl Placed {
+impl PlacedQueue {
     /// `stream`: the stream of these messages, which no others use.
     pub(super) fn new(stream: Option<StreamNumber>) -> Self {
         Self {

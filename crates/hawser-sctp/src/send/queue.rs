@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use hawser_types::StreamId;
 use hawser_wire::sctp::{Data, DataOrder, Framing, StreamNumber, Tsn};
 
 use super::message::{Message, MessageId, OVERHEAD};
@@ -83,6 +84,7 @@ struct Waiting {
     protocol: u32,
     unordered: bool,
     duplicate: bool,
+    owner_stream: Option<StreamId>,
     id: Option<MessageId>,
     /// Number of the message, once its first part was cut.
     number: Option<u32>,
@@ -96,6 +98,8 @@ pub(super) struct Next {
     pub(super) rest: usize,
     /// Size of the header of its next part in a packet of its own.
     pub(super) header: usize,
+    /// The owner's stream that it belongs to.
+    pub(super) owner_stream: Option<StreamId>,
     order: DataOrder,
 }
 
@@ -113,6 +117,7 @@ pub(super) struct Part {
     pub(super) message: Option<MessageId>,
     /// A redundant copy is wanted.
     pub(super) duplicate: bool,
+    pub(super) owner_stream: Option<StreamId>,
 }
 
 impl Queue {
@@ -171,6 +176,7 @@ impl Queue {
             protocol: message.protocol,
             unordered: message.unordered,
             duplicate: message.twice,
+            owner_stream: message.owner_stream,
             id,
             number: None,
             parts: 0,
@@ -190,6 +196,7 @@ impl Queue {
         let protocol = message.number.is_none().then_some(message.protocol);
         Some(Next {
             rest: message.rest.len(),
+            owner_stream: message.owner_stream,
             header: self.framing.data_header(number, &order, protocol),
             order,
         })
@@ -228,6 +235,7 @@ impl Queue {
         };
         message.parts += 1;
         let (id, duplicate) = (message.id, message.duplicate);
+        let owner_stream = message.owner_stream;
         self.bytes -= data.payload.len() as u64;
         if last {
             stream.waiting.pop_front();
@@ -238,6 +246,7 @@ impl Queue {
             data,
             message: id,
             duplicate,
+            owner_stream,
         })
     }
 

@@ -4,6 +4,7 @@ mod hostile;
 mod network;
 mod placed;
 mod placement;
+mod reasons;
 mod recovery;
 mod reports;
 

@@ -1,6 +1,6 @@
 //! Filling of packets.
 
-use hawser_types::{ByteCount, Instant, PathId};
+use hawser_types::{ByteCount, Instant, LinkIndex, PathId};
 use hawser_wire::sctp::PacketWriter;
 use smallvec::SmallVec;
 
@@ -14,6 +14,7 @@ use crate::path::{Path, Paths};
 #[derive(Debug, Default)]
 struct Filling {
     path: PathId,
+    link: LinkIndex,
     number: u64,
     chunks: SmallVec<[u64; 2]>,
     bytes: u64,
@@ -81,6 +82,7 @@ impl Outbound {
         let few = path.congestion.window() <= ByteCount::from(FEW_PACKETS * path.packet_size);
         let mut filling = Filling {
             path: id,
+            link: path.link,
             number: path.flight.next_number(),
             bytes: self.framing.packet_header() as u64,
             immediate: few,
@@ -154,6 +156,7 @@ impl Outbound {
             let chunk = self.window.push(part.data, message);
             let limited = message.is_some_and(|id| self.abandon.on_cut(id, chunk, last));
             if let Some(record) = self.window.get_mut(chunk) {
+                record.owner_stream = part.owner_stream;
                 record.message = message.filter(|_| limited);
             }
             if !self.put(chunk, filling, writer) {
@@ -272,6 +275,15 @@ impl Outbound {
         let size = record.size();
         if !writer.put_data(&record.data) {
             return false;
+        }
+        if let Some(stream) = record.owner_stream {
+            let bytes = record.data.payload.len() as u64;
+            let (before, here) = record.was_sent(filling.path);
+            // What one path repeats is its own affair, as retransmissions of TCP are.
+            if !before || !here {
+                self.tallies.add_link(filling.link);
+                self.tallies.on_given(stream, filling.link, bytes, before);
+            }
         }
         filling.chunks.push(chunk);
         filling.bytes += size;

@@ -1,6 +1,6 @@
 use std::collections::{BTreeSet, VecDeque};
 
-use hawser_types::{ByteCount, Instant, PathId, RangeSet};
+use hawser_types::{ByteCount, Instant, PathId, RangeSet, StreamId};
 use hawser_wire::sctp::{Data, Framing, Tsn};
 use smallvec::SmallVec;
 
@@ -28,6 +28,8 @@ pub(super) struct Window {
     bytes_in_flight: u64,
     /// Payload of all retransmissions and copies.
     repeated: u64,
+    /// Part of it that was in flight already: copies.
+    copied: u64,
 }
 
 /// One chunk that was sent.
@@ -47,6 +49,8 @@ pub(super) struct Record {
     pub(super) send_count: u32,
     /// Its message, if that may be abandoned.
     pub(super) message: Option<MessageId>,
+    /// The owner's stream that it belongs to.
+    pub(super) owner_stream: Option<StreamId>,
     /// Number of SACKs that reported it missing, where these are counted.
     pub(super) reports: u32,
     /// It was sent into a closed window: its loss does not count against the path.
@@ -92,6 +96,7 @@ impl Window {
             bytes: 0,
             bytes_in_flight: 0,
             repeated: 0,
+            copied: 0,
         }
     }
 
@@ -122,6 +127,11 @@ impl Window {
     /// Returns the payload of all retransmissions and copies.
     pub(super) fn repeated(&self) -> ByteCount {
         ByteCount::new(self.repeated)
+    }
+
+    /// Returns the payload of all copies of chunks that were in flight.
+    pub(super) fn copied(&self) -> ByteCount {
+        ByteCount::new(self.copied)
     }
 
     /// Returns the payload in flight.
@@ -164,6 +174,7 @@ impl Window {
             send_count: 0,
             reports: 0,
             message,
+            owner_stream: None,
             window_probe: false,
             is_duplicated: false,
             copied: false,
@@ -210,10 +221,12 @@ impl Window {
 
     /// Records that the transmission is a copy.
     pub(super) fn on_copied(&mut self, chunk: u64, is_duplicate: bool) {
-        if let Some(record) = self.get_mut(chunk) {
-            record.copied = true;
-            record.is_duplicated = is_duplicate;
-        }
+        let Some(record) = self.get_mut(chunk) else {
+            return;
+        };
+        record.copied = true;
+        record.is_duplicated = is_duplicate;
+        self.copied += record.data.payload.len() as u64;
     }
 
     /// Changes a chunk's status and the counts that depend on it.
@@ -319,6 +332,14 @@ impl Record {
     /// Returns the size in a packet: header, payload, padding.
     pub(super) fn size(&self) -> u64 {
         self.size.into()
+    }
+
+    /// Tells whether the chunk was sent before, and whether over this path; packets of long ago
+    /// may be forgotten.
+    pub(super) fn was_sent(&self, path: PathId) -> (bool, bool) {
+        let mut in_flight = self.in_flight.iter();
+        let here = self.failed_on(path) || in_flight.any(|it| it.path == path);
+        (self.send_count > 0, here)
     }
 
     /// Tells whether this path has lost the chunk.

@@ -165,10 +165,12 @@ impl Wire {
         };
         let sample = AssociationSample {
             paths: &[path(1, 3), path(2, 1)],
+            placed: &[],
             unacknowledged,
             queued: ByteCount::ZERO,
             since_ack,
             duplicated: ByteCount::ZERO,
+            copied: ByteCount::ZERO,
         };
         session.handle_association_sample(now, self.id, &sample);
     }

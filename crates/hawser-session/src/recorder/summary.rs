@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use hawser_sched::chunk::Reason;
+use hawser_sched::tally::{LinkTally, StreamTally, Verdict};
 use hawser_types::{ByteCount, Instant, LinkIndex, StreamId};
 
-use super::tally::{LinkTally, StreamTally, Verdict};
 use super::{Note, Recorder};
 
 /// Reasons why links were used or not, for a session or one of its streams.
@@ -26,12 +26,14 @@ pub struct Summary {
 pub struct LinkSummary {
     /// The link.
     pub link: LinkIndex,
-    /// Number of its channels now.
+    /// Number of its TCP channels now, and one more if an association has a path over it.
     pub channels: u32,
-    /// Number of its suspect channels.
+    /// Number of these that are suspect.
     pub suspect: u32,
     /// Payload that it carried, without copies.
     pub bytes: ByteCount,
+    /// Part of `bytes` that went over an association.
+    pub associated: ByteCount,
     /// Payload of copies that it was given.
     pub copied: ByteCount,
     /// Chunks that were placed while the link was known.
@@ -50,31 +52,34 @@ pub struct LinkSummary {
 impl Recorder {
     /// Returns the summary of one stream, or of all; `None` for an unknown stream.
     pub fn summary(&self, stream: Option<StreamId>) -> Option<Summary> {
-        let (streams, rest) = self.tallies.streams();
+        let streams = self.tallies.streams();
         let mut all = StreamTally::default();
         match stream {
-            Some(id) => all.add(streams.iter().find(|tally| tally.stream == id)?),
+            Some(id) => all.add(streams.iter().find(|tally| tally.stream() == id)?),
             None => {
                 streams.iter().for_each(|tally| all.add(tally));
-                all.add(rest);
+                self.tallies.rest().into_iter().for_each(|it| all.add(it));
             }
         }
         let sent = |tally: &StreamTally| {
-            let bytes = tally.links.iter().map(|link| link.bytes).sum();
-            (tally.stream, ByteCount::new(bytes))
+            let bytes = tally.links().iter().map(|link| link.bytes).sum();
+            (tally.stream(), ByteCount::new(bytes))
         };
         let mut streams: Vec<_> = streams.iter().map(sent).collect();
         streams.sort_unstable();
-        let states = self.tallies.links().iter().zip(&all.links);
-        let link = |(state, tally): (&super::tally::LinkState, &LinkTally)| LinkSummary {
-            link: state.link,
-            channels: state.channels,
-            suspect: state.suspect,
-            ..LinkSummary::of(tally)
+        let tallies = self.tallies.links().iter().zip(all.links());
+        let link = |(link, tally): (&LinkIndex, &LinkTally)| {
+            let (channels, suspect) = self.links.connections(*link);
+            LinkSummary {
+                link: *link,
+                channels,
+                suspect,
+                ..LinkSummary::of(tally)
+            }
         };
         Some(Summary {
             began: self.began,
-            links: states.map(link).collect(),
+            links: tallies.map(link).collect(),
             streams,
             notes: self.notes.iter().copied().collect(),
         })
@@ -83,20 +88,14 @@ impl Recorder {
 
 impl LinkSummary {
     fn of(tally: &LinkTally) -> Self {
-        let some = |count: &u64| *count > 0;
-        let verdicts = Verdict::ALL.into_iter().zip(tally.verdicts.map(u64::from));
-        let chosen = Reason::ALL.into_iter().zip(tally.chosen.map(u64::from));
-        let held = Reason::ALL.into_iter().zip(tally.held);
         Self {
             bytes: ByteCount::new(tally.bytes),
+            associated: ByteCount::new(tally.associated),
             copied: ByteCount::new(tally.copied),
             decisions: tally.decisions(),
-            verdicts: verdicts.filter(|(_, count)| some(count)).collect(),
-            chosen: chosen.filter(|(_, count)| some(count)).collect(),
-            held: held
-                .filter(|(_, nanos)| some(nanos))
-                .map(|(reason, nanos)| (reason, Duration::from_nanos(nanos)))
-                .collect(),
+            verdicts: tally.verdicts().collect(),
+            chosen: tally.chosen().collect(),
+            held: tally.held().collect(),
             later: tally.arrivals(),
             ..Self::default()
         }

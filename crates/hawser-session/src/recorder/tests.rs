@@ -140,7 +140,7 @@ fn a_link_that_is_left_out_was_silent_or_has_no_connection() {
         recorder.on_decision(at(2), BULK, unit(9), &views[..1], to(1, Reason::Earliest));
     };
     decide(&mut recorder);
-    recorder.tallies.on_lost(LinkIndex::new(4), true);
+    recorder.links.on_lost(LinkIndex::new(4), true);
     decide(&mut recorder);
     let expected = [(Verdict::Silent, 1), (Verdict::Gone, 1)];
     assert_eq!(link(&recorder, 4).verdicts, expected);
@@ -224,6 +224,72 @@ fn a_link_that_the_rules_exclude_is_seen_by_no_policy_and_says_so() {
         standing: never,
     };
     assert_eq!(notes[2..], [(at(1), standing)]);
+}
+
+#[test]
+fn what_an_association_places_counts_for_the_links_of_its_paths() {
+    let (mut recorder, _) = two_links();
+    let association = Channel::new(ChannelSpec::association(ChannelId::new(9)));
+    recorder.on_added(at(0), &association);
+    // The session gives it a chunk, which says nothing of links yet.
+    let view = PathView {
+        link: LinkIndex::ALL,
+        ..view(9, 0)
+    };
+    let decision = to(9, Reason::Earliest);
+    recorder.on_decision(at(1), BULK, unit(100), &[view], decision);
+    recorder.on_given(STREAM, &association, 100, false);
+    assert!(recorder.summary(Some(STREAM)).is_none());
+    assert_eq!(
+        recorder.entries().count(),
+        4,
+        "the ring has it all the same"
+    );
+
+    // The association places it: on link 4, and on link 5, over which there is no TCP channel.
+    let mut below = Tallies::new(0);
+    [4, 5]
+        .into_iter()
+        .for_each(|number| below.add_link(LinkIndex::new(number)));
+    let views = [self::view(1, 4), self::view(2, 5)];
+    let asked = Asked {
+        now: at(2),
+        lane: 0,
+        stream: STREAM,
+        unit: unit(60),
+        views: &views,
+        decision: to(1, Reason::Earliest),
+    };
+    below.on_decision(&asked, |_, _| None);
+    below.on_given(STREAM, LinkIndex::new(4), 60, false);
+    below.on_given(STREAM, LinkIndex::new(5), 40, false);
+    let path = |link, is_suspect| PathSample {
+        link: LinkIndex::new(link),
+        is_active: true,
+        is_suspect,
+        ..PathSample::default()
+    };
+    let paths = [path(4, false), path(5, true)];
+    recorder.on_association(&paths, &below.take());
+    let [fourth, fifth] = [4, 5].map(|number| link(&recorder, number));
+    assert_eq!(fourth.bytes, ByteCount::new(60));
+    assert_eq!(fourth.associated, fourth.bytes);
+    assert_eq!(fourth.chosen, [(Reason::Earliest, 1)]);
+    assert_eq!((fourth.channels, fourth.suspect), (2, 0));
+    assert_eq!(fifth.bytes, ByteCount::new(40));
+    assert_eq!(fifth.verdicts, [(Verdict::Later, 1)]);
+    assert_eq!((fifth.channels, fifth.suspect), (1, 1));
+    let links = recorder.summary(None).unwrap().links;
+    let numbers: Vec<_> = links.iter().map(|link| link.link.value()).collect();
+    assert_eq!(numbers, [3, 4, 5], "an association is no link");
+
+    // TCP carries more of the stream, then the association ends.
+    recorder.on_given(STREAM, &channel(2, 4), 5, false);
+    recorder.on_lost(at(3), &association);
+    let [fourth, fifth] = [4, 5].map(|number| link(&recorder, number));
+    assert_eq!(fourth.bytes, ByteCount::new(65));
+    assert_eq!(fourth.associated, ByteCount::new(60));
+    assert_eq!((fourth.channels, fifth.channels), (1, 0));
 }
 
 #[test]

@@ -75,6 +75,7 @@ impl Session {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
+        self.recorder.on_association(sample.paths, sample.placed);
         let paths = channel.paths_mut();
         self.duplicates.spend(paths.on_sample(now, sample));
         let (moved, all) = (paths.book(), paths.booked());

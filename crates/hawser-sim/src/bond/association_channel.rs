@@ -184,9 +184,9 @@ impl Associations {
     }
 
     /// Tells a side's session what is known of the association, if it is this channel.
-    pub(super) fn sample(&self, now: Instant, side: Side, channel: ChannelId, host: &mut Host) {
-        let own = self.current.as_ref().filter(|it| it.channel == channel);
-        if let Some(state) = own.and_then(|it| it.ends[place(side)].state(now)) {
+    pub(super) fn sample(&mut self, now: Instant, side: Side, channel: ChannelId, host: &mut Host) {
+        let own = self.current.as_mut().filter(|it| it.channel == channel);
+        if let Some(state) = own.and_then(|it| it.ends[place(side)].take_state(now)) {
             let (session, links) = host.session_and_links();
             state.report(now, session, channel, links);
         }
@@ -313,7 +313,7 @@ impl AssociationChannel {
                 .writer
                 .as_ref()
                 .is_some_and(is_due)
-                .then(|| end.state(now));
+                .then(|| end.take_state(now));
             let (Some((_, association)), Some((writer, _))) =
                 (&mut end.association, &mut end.writer)
             else {

@@ -53,12 +53,12 @@ impl AssociationEnd {
             }
     }
 
-    pub(super) fn state(&self, now: Instant) -> Option<AssociationState> {
-        let (_, association) = self.association.as_ref()?;
+    /// Takes the state of the association, to be reported to the session.
+    pub(super) fn take_state(&mut self, now: Instant) -> Option<AssociationState> {
+        let (_, association) = self.association.as_mut()?;
         let (writer, began) = self.writer.as_ref()?;
-        let (paths, backlog) = (association.paths(now), association.backlog());
         let waiting = writer.waiting();
-        Some(AssociationState::new(now, *began, paths, backlog, waiting))
+        Some(AssociationState::take(now, *began, association, waiting))
     }
 
     /// Takes what the association has to tell. Returns false if it is over.

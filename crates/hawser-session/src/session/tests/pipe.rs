@@ -167,10 +167,12 @@ impl Totals {
     pub(super) fn with<'a>(&self, paths: &'a [PathSample]) -> AssociationSample<'a> {
         AssociationSample {
             paths,
+            placed: &[],
             unacknowledged: self.unacknowledged,
             queued: ByteCount::ZERO,
             since_ack: self.since_ack,
             duplicated: ByteCount::new(self.duplicated),
+            copied: ByteCount::new(self.duplicated),
         }
     }
 }
