@@ -181,7 +181,8 @@ pub struct Counters {
     pub chunks_again: u64,
     /// Bytes of those.
     pub bytes_again: u64,
-    /// Bytes given to a second channel ahead of need.
+    /// Bytes given to a second channel ahead of need, and bytes of copies that associations sent of
+    /// what was in flight on their paths.
     pub bytes_duplicated: u64,
     /// Chunks that came although they were there already.
     pub duplicates_received: u64,

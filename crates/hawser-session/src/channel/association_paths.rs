@@ -9,8 +9,17 @@ pub(crate) struct AssociationPaths {
     paths: Vec<PathSample>,
     booked: Vec<LinkTraffic>,
     signs: Vec<LinkSigns>,
-    /// Payload that the association sent over two paths at once.
-    duplicated: u64,
+    /// What the association had sent twice at the last sample.
+    repeated: Repeated,
+}
+
+/// Payload that an association sent more than once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repeated {
+    /// Duplicates that the session's budget pays for.
+    pub(crate) charged: u64,
+    /// All copies of what was in flight, those among them.
+    pub(crate) copied: u64,
 }
 
 /// Bytes of datagrams that went over a link for an association.
@@ -36,15 +45,20 @@ struct LinkSigns {
 pub(crate) type LinksTraffic = SmallVec<[LinkTraffic; 8]>;
 
 impl AssociationPaths {
-    /// Takes in the state of the paths. Returns the payload that was duplicated since the last
-    /// sample.
-    pub(crate) fn on_sample(&mut self, now: Instant, sample: &AssociationSample<'_>) -> u64 {
+    /// Takes in the state of the paths. Returns what was sent twice since the last sample.
+    pub(crate) fn on_sample(&mut self, now: Instant, sample: &AssociationSample<'_>) -> Repeated {
         self.paths.clear();
         self.paths.extend_from_slice(sample.paths);
         self.note_signs(now);
-        let duplicated = sample.duplicated.as_u64();
-        let before = std::mem::replace(&mut self.duplicated, duplicated);
-        duplicated.saturating_sub(before)
+        let repeated = Repeated {
+            charged: sample.duplicated.as_u64(),
+            copied: sample.copied.as_u64(),
+        };
+        let before = std::mem::replace(&mut self.repeated, repeated);
+        Repeated {
+            charged: repeated.charged.saturating_sub(before.charged),
+            copied: repeated.copied.saturating_sub(before.copied),
+        }
     }
 
     /// Returns the time of the last sign of life of a link on which one is overdue.

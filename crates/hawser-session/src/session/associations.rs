@@ -77,7 +77,9 @@ impl Session {
         };
         self.recorder.on_association(sample.paths, sample.placed);
         let paths = channel.paths_mut();
-        self.duplicates.spend(paths.on_sample(now, sample));
+        let repeated = paths.on_sample(now, sample);
+        self.duplicates.spend(repeated.charged);
+        self.counters.bytes_duplicated += repeated.copied;
         let (moved, all) = (paths.book(), paths.booked());
         self.links.book_association(&self.channels, &moved, &all);
         self.handle_sample(now, id, sample.as_one_connection());

@@ -352,6 +352,31 @@ fn no_more_is_worth_two_messages_than_a_fiftieth_of_all_in_the_end() {
     assert!(pair.sides[CLIENT].duplicates.try_spend(1));
 }
 
+#[test]
+fn what_an_association_sends_twice_is_counted_with_what_the_session_duplicates() {
+    let mut pair = pair(FAIR);
+    let now = pair.now;
+    let id = pair.sides[CLIENT].open_stream(now, Bytes::new()).unwrap();
+    pair.run_for(50);
+    let duplicated = |pair: &Pair| {
+        let snapshot = pair.sides[CLIENT].snapshot(pair.now, 0);
+        snapshot.counters.bytes_duplicated
+    };
+    let before = duplicated(&pair);
+    for total in [5_000, 5_000, 7_000] {
+        let pipe = pair.pipes.get_mut(&(ChannelId::new(9), CLIENT)).unwrap();
+        pipe.duplicated = total;
+        // Each line brings a sample.
+        for _ in 0..2 {
+            let now = pair.now;
+            let mut line = Bytes::from_static(b"what somebody types");
+            pair.sides[CLIENT].write(now, id, &mut line).unwrap();
+            pair.run_for(50);
+        }
+        assert_eq!(duplicated(&pair) - before, total);
+    }
+}
+
 fn gateway() -> (Session, Instant) {
     let now = Instant::from_nanos(1_000_000_000);
     let mut session = Session::new(now, Side::Gateway, SessionConfig::default());
