@@ -28,6 +28,8 @@ pub struct LineState {
     last_delivery: Instant,
     /// A loss burst is in progress.
     in_burst: bool,
+    /// From this time on, packets of more bytes vanish.
+    narrows: Option<(Instant, ByteCount)>,
 }
 
 /// Fate of a packet.
@@ -55,13 +57,25 @@ impl LineState {
             free_at: now,
             last_delivery: now,
             in_burst: false,
+            narrows: None,
             line,
         }
     }
 
+    /// Lets packets of more than `most` bytes vanish from `at` on, whatever was before.
+    pub fn narrow(&mut self, at: Instant, most: ByteCount) {
+        self.narrows = Some((at, most));
+    }
+
+    fn largest_packet(&self, now: Instant) -> Option<ByteCount> {
+        let narrowed = self.narrows.filter(|(at, _)| *at <= now);
+        narrowed.map(|(_, most)| most).or(self.line.largest_packet)
+    }
+
     /// Handles a packet of `size` bytes that enters at `arrival`.
     pub fn handle_packet(&mut self, arrival: Instant, size: ByteCount) -> Fate {
-        if self.line.largest_packet.is_some_and(|most| size > most) {
+        let largest = self.largest_packet(arrival);
+        if largest.is_some_and(|most| size > most) {
             return Fate::TooLarge;
         }
         while let Some((start, waited)) = self.waiting.front().copied()
@@ -171,6 +185,15 @@ mod tests {
             panic!("lost")
         };
         assert_eq!(at.since(Instant::ZERO).as_micros(), 10_866);
+        // The route changes.
+        let changes = Instant::ZERO + Duration::from_secs(1);
+        state.narrow(changes, ByteCount::new(900));
+        let mut fate = |nanos, size| {
+            let at = Instant::from_nanos(nanos);
+            state.handle_packet(at, ByteCount::new(size)) == Fate::TooLarge
+        };
+        assert!(fate(999_999_999, 1301) && !fate(999_999_999, 1300));
+        assert!(fate(1_000_000_000, 901) && !fate(1_000_000_000, 900));
     }
 
     #[test]

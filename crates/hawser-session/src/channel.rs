@@ -276,6 +276,18 @@ impl Channel {
         self.outbound.on_sample(now, sample.unacknowledged);
     }
 
+    /// Takes note of the latest signs of life of the link. `asked`: time at which something was
+    /// sent on another channel that is answered; `came`: time at which a record came.
+    pub(crate) fn on_signs_of_life(&mut self, asked: Option<Instant>, came: Option<Instant>) {
+        if let Some(asked) = asked {
+            self.full_segments.on_sign_of_life(asked);
+        }
+        if let Some(came) = came {
+            let delay = self.path.rtt();
+            self.full_segments.on_arrival(came, delay);
+        }
+    }
+
     /// Takes in the times of a report that came over the channel itself.
     pub(crate) fn on_stamps(&mut self, sent: Instant, received: Instant) {
         self.path.on_stamps(sent, received);

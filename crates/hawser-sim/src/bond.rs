@@ -179,6 +179,11 @@ impl Bond {
         self.network.set_udp(fate);
     }
 
+    /// Lets packets of more than `most` bytes vanish on a link from `at` on, both ways.
+    pub fn narrow(&mut self, link: usize, at: Instant, most: ByteCount) {
+        self.network.narrow(link, at, most);
+    }
+
     /// Begins a connection of somebody else over a link, which sends for ever.
     pub fn add_rival(&mut self, link: usize, congestion: Congestion, direction: Direction) {
         self.rivals

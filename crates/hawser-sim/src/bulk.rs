@@ -22,6 +22,8 @@ pub struct Bulk {
     pub events: Vec<LinkEvent>,
     /// An interactive stream runs beside it.
     pub ticks: bool,
+    /// The client asks links for a sign of life at rest, as the program does.
+    pub asks_at_rest: bool,
     /// Who is told how the sender stands, now and then.
     pub observer: Option<Observer>,
     /// When to give up.
@@ -36,6 +38,7 @@ impl Bulk {
             bytes,
             events: Vec::new(),
             ticks: false,
+            asks_at_rest: false,
             observer: None,
             limit,
         }
@@ -98,6 +101,9 @@ pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
         let next = ticks.tick(bond);
         bond.set_alarm(next, TICK);
     }
+    if bulk.asks_at_rest {
+        ask_at_rest(bond);
+    }
     let Some(mut transfer) = Transfer::open(bond, bulk) else {
         return Outcome::default();
     };
@@ -123,6 +129,7 @@ pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
                     bond.set_alarm(next, TICK);
                 }
             }
+            Some(Signal::Alarm(ASK_AT_REST)) => ask_at_rest(bond),
             Some(Signal::Alarm(index)) => {
                 if let Some(event) = bulk.events.get(index as usize) {
                     bond.act(event.link, event.action);
@@ -143,6 +150,14 @@ pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
     outcome.duplicated = ByteCount::new(after.bytes_duplicated - before.bytes_duplicated);
     outcome.again = ByteCount::new(after.bytes_again - before.bytes_again);
     outcome
+}
+
+/// Lets the client ask links for a sign of life, now and again later.
+fn ask_at_rest(bond: &mut Bond) {
+    bond.with(Side::Client, |session, now| {
+        session.probe_at_rest(now, REST, PAUSE);
+    });
+    bond.set_alarm(bond.now() + ASK_EVERY, ASK_AT_REST);
 }
 
 struct Transfer {
@@ -279,5 +294,10 @@ impl Transfer {
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 /// The alarm of the interactive stream; others are numbers of events.
 const TICK: u64 = 1 << 32;
+/// The alarm at which the client asks links for a sign of life; the times are those of the program.
+const ASK_AT_REST: u64 = (1 << 32) + 1;
+const ASK_EVERY: Duration = Duration::from_millis(250);
+const REST: Duration = Duration::from_secs(12);
+const PAUSE: Duration = Duration::from_millis(400);
 const READ: usize = 1 << 20;
 const MAX_STREAMS: usize = 64;

@@ -169,6 +169,7 @@ pub fn record(
             bytes: scenario.payload,
             events: scenario.events.clone(),
             ticks: options.ticks,
+            asks_at_rest: false,
             observer: options.observer,
             limit: limit(scenario.payload, scenario.total_rate(direction)),
         };

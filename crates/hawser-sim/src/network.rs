@@ -266,6 +266,13 @@ impl Network {
         self.links[link].black_hole = closed;
     }
 
+    /// Lets packets of more than `most` bytes vanish on a link from `at` on, both ways.
+    pub fn narrow(&mut self, link: usize, at: Instant, most: ByteCount) {
+        for way in &mut self.links[link].ways {
+            way.line.narrow(at, most);
+        }
+    }
+
     /// Reports [`Happening::Alarm`] at a time.
     pub fn set_alarm(&mut self, at: Instant, token: u64) {
         self.queue.push(at.max(self.now), Planned::Alarm(token));

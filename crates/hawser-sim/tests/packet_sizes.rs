@@ -46,6 +46,44 @@ fn carries_nine_tenths(name: &str, transports: impl IntoIterator<Item = Transpor
     }
 }
 
+/// Both links of 8 Mbit/s lose packets above 1300 bytes from the middle of a transfer on. Whatever
+/// carries it, the reader waits for three seconds at most.
+#[test]
+fn where_large_packets_begin_to_vanish_everywhere_a_transfer_goes_on_soon() {
+    for direction in [Direction::Put, Direction::Get] {
+        for transport in [
+            TransportChoice::Tcp,
+            TransportChoice::Sctp,
+            TransportChoice::Auto,
+        ] {
+            let mut scenario = read("mtu-both");
+            for line in scenario
+                .links
+                .iter_mut()
+                .flat_map(|link| [&mut link.up, &mut link.down])
+            {
+                line.largest_packet = None;
+            }
+            let mut bond = bond(&scenario, transport);
+            // The transports are in use, and have carried much.
+            took(&mut bond, direction, PAYLOAD);
+            let narrows = bond.now() + Duration::from_secs(3);
+            (0..2).for_each(|link| bond.narrow(link, narrows, ByteCount::new(1300)));
+            let request = Bulk {
+                asks_at_rest: true,
+                ..Bulk::new(direction, PAYLOAD, Duration::from_secs(60))
+            };
+            let outcome = bulk::run(&mut bond, &request);
+            assert!(outcome.took.is_some(), "{transport:?} {direction:?}");
+            let gap = outcome.arrivals.gap(Duration::from_secs(3));
+            assert!(
+                gap < Duration::from_secs(3),
+                "{transport:?} {direction:?}: {gap:?}"
+            );
+        }
+    }
+}
+
 fn took(bond: &mut Bond, direction: Direction, bytes: ByteCount) -> Duration {
     let request = Bulk::new(direction, bytes, Duration::from_secs(60));
     let outcome = bulk::run(bond, &request);

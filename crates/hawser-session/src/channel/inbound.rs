@@ -17,6 +17,8 @@ pub(crate) struct Inbound {
     acknowledged: u64,
     unacknowledged_bytes: u64,
     ack_due: Option<Instant>,
+    /// Time of the latest record that came over TCP.
+    came_at: Option<Instant>,
     /// Time of the latest large chunk, and its distance from the one before.
     latest: Option<(Instant, Duration)>,
 }
@@ -31,13 +33,20 @@ impl Inbound {
             acknowledged: records,
             unacknowledged_bytes: 0,
             ack_due: None,
+            came_at: None,
             latest: None,
         }
     }
 
     /// Counts a record that came over TCP.
-    pub(crate) fn on_record(&mut self) {
+    pub(crate) fn on_record(&mut self, now: Instant) {
         self.records += 1;
+        self.came_at = Some(now);
+    }
+
+    /// Returns the time of the latest record that came over TCP.
+    pub(crate) fn came_at(&self) -> Option<Instant> {
+        self.came_at
     }
 
     /// Counts a record with a number, which came over an association.

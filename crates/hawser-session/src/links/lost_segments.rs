@@ -24,6 +24,11 @@ impl LostSegments {
         entry.at = now;
     }
 
+    /// Returns the time of the latest finding on any link.
+    pub(crate) fn latest(&self) -> Option<Instant> {
+        self.0.values().map(|lost| lost.at).max()
+    }
+
     /// Returns what was found of a link.
     pub(crate) fn on(&self, link: LinkIndex) -> Option<LostSegment> {
         self.0.get(&link).copied()

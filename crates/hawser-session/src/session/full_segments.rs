@@ -21,14 +21,26 @@ impl Session {
 
     /// Gives a channel up whose full segments do not arrive.
     pub(super) fn check_full_segments(&mut self, now: Instant, id: ChannelId) {
+        let found = self.links.lost_segments().latest();
+        if let Some(channel) = self.channels.get(id) {
+            let asked = self.channels.sign_of_life(channel);
+            let came = self.channels.came_at(channel.link());
+            if let Some(channel) = self.channels.get_mut(id) {
+                channel.on_signs_of_life(asked, came);
+            }
+        }
         let Some(channel) = self.channels.get(id) else {
             return;
         };
-        if self.channels.loses_full_segments(channel) {
+        if self.channels.loses_full_segments(now, channel, found) {
             self.blame_full_segments(now, id, |_| true);
             self.give_up(now, id);
         } else if Channels::may_lose_full_segments(channel) {
-            self.ask_beside(now, id);
+            self.ask_beside(now, id, ASK_EVERY);
+        } else if self.channels.wants_sign_of_life(now, channel, found) {
+            let stall = channel.full_segments().stall();
+            let pause = stall.map_or(ASK_EVERY, |stall| now.since(stall.repeated_at));
+            self.ask_beside(now, id, pause);
         }
     }
 
@@ -81,15 +93,14 @@ impl Session {
 
     /// Asks for a sign of life on the other channels of a link, of which one has nothing delivered:
     /// their answer tells a dead link from one that only drops large packets.
-    fn ask_beside(&mut self, now: Instant, id: ChannelId) {
+    /// Those that were asked within `pause` are not asked again.
+    fn ask_beside(&mut self, now: Instant, id: ChannelId, pause: Duration) {
         let Some(link) = self.channels.get(id).map(Channel::link) else {
             return;
         };
         let is_due = |other: &Channel| {
             let asked = other.liveness().heartbeat_at();
-            other.id() != id
-                && other.link() == link
-                && asked.is_none_or(|at| now.since(at) > ASK_EVERY)
+            other.id() != id && other.link() == link && asked.is_none_or(|at| now.since(at) > pause)
         };
         for other in self.channels.ids(is_due) {
             self.beat(now, other);

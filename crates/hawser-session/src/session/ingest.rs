@@ -60,7 +60,7 @@ impl Session {
         if channel.is_association() {
             is_numbered = self.on_record_number(id, &mut body)?;
         } else {
-            channel.inbound_mut().on_record();
+            channel.inbound_mut().on_record(now);
             let wire = RECORD_HEADER_LENGTH + body.len() + TAG_LENGTH;
             let account = self.links.account(link, &self.channels);
             account.on_received(wire as u64);
