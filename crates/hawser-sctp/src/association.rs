@@ -250,6 +250,14 @@ impl Association {
         flow.map_or_else(Backlog::default, |flow| flow.outbound.backlog())
     }
 
+    /// Tells whether no path carries the packet that the peer waits for: routes have changed to
+    /// smaller packets since it was made. A chunk cannot change after its first transmission, so
+    /// that this association does not go on before a path carries larger packets again.
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        let flow = self.flow.as_ref();
+        flow.is_some_and(|flow| flow.outbound.is_stuck(now, &self.paths))
+    }
+
     /// Takes what was placed on which link since the last call, and why, for messages with an
     /// [`owner_stream`](Message::owner_stream). Links are those that policies know.
     pub fn take_placed(&mut self) -> Vec<Placed> {

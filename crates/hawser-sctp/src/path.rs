@@ -5,6 +5,7 @@ mod asconf;
 mod candidates;
 mod flight;
 mod heartbeat;
+mod large_packets;
 mod packet_size;
 mod probing;
 mod rtt;
@@ -28,6 +29,7 @@ pub(crate) use asconf::{AddressRequest, Asconf};
 pub(crate) use candidates::MAX_CANDIDATES;
 pub(crate) use flight::{Flight, SentPacket};
 use heartbeat::Heartbeat;
+use large_packets::LargePackets;
 use packet_size::PacketSize;
 pub(crate) use probing::HeartbeatToSend;
 pub(crate) use rtt::{RttEstimator, failure_delay};
@@ -58,6 +60,7 @@ pub(crate) struct Path {
     is_narrow: bool,
     heartbeat: Heartbeat,
     size: PacketSize,
+    large_packets: LargePackets,
     delivery: DeliveryRate,
     silence: Silence,
     /// The path was suspect at the last [`Paths::handle_timeout`].
@@ -115,6 +118,7 @@ impl Path {
             is_narrow: false,
             heartbeat: Heartbeat::new(now),
             size: PacketSize::new(config, route.remote.is_ipv4()),
+            large_packets: LargePackets::default(),
             overhead: overhead(config.framing),
             delivery: DeliveryRate::default(),
             silence: Silence::default(),
@@ -183,6 +187,18 @@ impl Path {
         self.congestion.on_acknowledged(ack);
     }
 
+    /// Handles the arrival of a chunk of `size` bytes, with its header.
+    pub(crate) fn on_chunk_arrived(&mut self, size: u64) {
+        self.large_packets.on_arrived(size);
+    }
+
+    /// Handles the loss of a chunk of `size` bytes that left at `sent`.
+    pub(crate) fn on_chunk_lost(&mut self, now: Instant, sent: Instant, size: u64) {
+        if self.large_packets.on_lost(now, sent, size) {
+            self.fall_to_base(now);
+        }
+    }
+
     /// Handles lost chunks.
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
         self.congestion.on_lost(lost);
@@ -194,16 +210,36 @@ impl Path {
         self.congestion.on_timeout(now);
         self.data_errors = self.data_errors.saturating_add(1);
         if self.data_errors == BLACK_HOLE {
-            self.size.on_black_hole(now);
-            self.take_packet_size();
+            self.fall_to_base(now);
         }
         // A heartbeat was answered since the last time-out, so the path works.
         self.is_narrow |= self.errors == 0 && self.data_errors >= 2 * BLACK_HOLE;
     }
 
+    fn fall_to_base(&mut self, now: Instant) {
+        tracing::debug!(path = %self.id, size = self.packet_size, "large packets do not arrive");
+        self.large_packets.on_fallen(now);
+        self.size.on_black_hole(now);
+        self.take_packet_size();
+    }
+
+    /// Tells whether packets of `size` bytes have been too large for the path for longer than a
+    /// retransmission takes, which may be fragmented.
+    pub(crate) fn is_too_narrow_for(&self, now: Instant, size: usize) -> bool {
+        let patience = self.rtt.rto_without_backoff();
+        size > self.packet_size && self.large_packets.has_fallen_for(now, patience)
+    }
+
     /// Tells whether a data packet of this length passes only in IP fragments.
     pub(crate) fn needs_fragments(&self, length: usize) -> bool {
         self.is_narrow || length > self.packet_size
+    }
+
+    /// Makes a packet size known to pass.
+    #[cfg(test)]
+    pub(crate) fn learn_packet_size(&mut self, size: usize) {
+        self.size.set_known(size);
+        self.take_packet_size();
     }
 
     /// Returns the delivery rate; zero while unknown.

@@ -29,7 +29,7 @@ use hawser_wire::sctp::{DataOrder, ForwardTsn, Framing, StreamNumber};
 use smallvec::SmallVec;
 
 use crate::handshake::Negotiated;
-use crate::path::Paths;
+use crate::path::{Path, PathState, Paths};
 use crate::{AssociationConfig, Backlog, Event, LossRule, SendError};
 use abandon::Abandon;
 use duplicate::Budget;
@@ -218,6 +218,19 @@ impl Outbound {
     /// Takes what was placed on which link since the last call, and why.
     pub(crate) fn take_placed(&mut self) -> Vec<Placed> {
         self.tallies.take()
+    }
+
+    /// Tells whether the chunk that the peer waits for can leave over no path: it was cut when all
+    /// of them carried larger packets, and fragments of its packet have not arrived.
+    pub(crate) fn is_stuck(&self, now: Instant, paths: &Paths) -> bool {
+        let first = self.window.get(self.window.first());
+        let Some(record) = first.filter(|record| record.status != Status::Abandoned) else {
+            return false;
+        };
+        let size = record.size() as usize + self.framing.packet_header();
+        let active = || paths.iter().filter(|path| path.state == PathState::Active);
+        let is_too_narrow = |path: &Path| path.is_too_narrow_for(now, size);
+        active().next().is_some() && active().all(is_too_narrow)
     }
 
     /// Returns the payload that is not in a packet yet.

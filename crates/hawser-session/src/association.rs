@@ -26,6 +26,8 @@ pub struct AssociationSample<'a> {
     pub duplicated: ByteCount,
     /// Payload of all copies that the association sent so far of what was in flight.
     pub copied: ByteCount,
+    /// No path carries the packet that the peer waits for, since routes have changed.
+    pub is_stuck: bool,
 }
 
 /// One path of an association.

@@ -23,6 +23,8 @@ pub struct AssociationState {
     waiting: ByteCount,
     /// Time since the peer last acknowledged anything, or since the association began.
     since_ack: Duration,
+    /// No path carries what the peer waits for.
+    is_stuck: bool,
 }
 
 impl AssociationState {
@@ -39,6 +41,7 @@ impl AssociationState {
         let placed = association.take_placed();
         Self {
             placed,
+            is_stuck: association.is_stuck(now),
             ..Self::new(now, began, paths, backlog, waiting)
         }
     }
@@ -58,6 +61,7 @@ impl AssociationState {
             waiting,
             since_ack: now.since(backlog.acknowledged_at.max(began)),
             backlog,
+            is_stuck: false,
         }
     }
 
@@ -89,6 +93,7 @@ impl AssociationState {
             since_ack: self.since_ack,
             duplicated: self.backlog.sent_twice,
             copied: self.backlog.copied,
+            is_stuck: self.is_stuck,
         };
         session.handle_association_sample(now, channel, &sample);
     }

@@ -167,6 +167,7 @@ impl Outbound {
                 let measures = once || is_duplicated && is_alone(it, &judged);
                 path.flight
                     .acknowledge(now, it.transmission.packet, size, measures);
+                path.on_chunk_arrived(size);
                 if !touched.contains(&it.transmission.path) {
                     touched.push(it.transmission.path);
                 }
@@ -298,6 +299,7 @@ fn acknowledge_once(
     }
     path.flight
         .acknowledge(now, transmission.packet, size, true);
+    path.on_chunk_arrived(size);
     if !touched.contains(&transmission.path) {
         touched.push(transmission.path);
     }

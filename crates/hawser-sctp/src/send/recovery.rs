@@ -153,6 +153,9 @@ impl Outbound {
                     continue;
                 }
                 is_path_to_blame |= !record.window_probe;
+                if let Some(path) = paths.path_mut(path).filter(|_| !record.window_probe) {
+                    path.on_chunk_lost(now, packet.at, record.size());
+                }
                 let (message, send_count) = (record.message, record.send_count);
                 let is_placed = record.is_placed;
                 if !self.window.on_lost(now, *chunk, transmission) {

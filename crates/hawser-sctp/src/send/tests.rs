@@ -1,4 +1,5 @@
 mod abandoning;
+mod black_holes;
 mod delivery;
 mod hostile;
 mod network;

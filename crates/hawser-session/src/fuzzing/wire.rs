@@ -171,6 +171,7 @@ impl Wire {
             since_ack,
             duplicated: ByteCount::ZERO,
             copied: ByteCount::ZERO,
+            is_stuck: false,
         };
         session.handle_association_sample(now, self.id, &sample);
     }

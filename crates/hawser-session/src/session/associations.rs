@@ -83,6 +83,11 @@ impl Session {
         let (moved, all) = (paths.book(), paths.booked());
         self.links.book_association(&self.channels, &moved, &all);
         self.handle_sample(now, id, sample.as_one_connection());
+        if sample.is_stuck && self.channels.iter().any(|it| !it.is_association()) {
+            tracing::info!(%id, "no link carries its packets any more");
+            self.give_up(now, id);
+            self.schedule(now);
+        }
     }
 
     /// Takes note that the client begins an association, or wants another transport.

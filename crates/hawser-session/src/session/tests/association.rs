@@ -1,10 +1,11 @@
 //! Associations as channels of a session, beside TCP channels.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_types::{
-    ChannelId, Instant, LinkIndex, RecordNumber, SegmentNumber, StreamId, StreamOffset,
+    ByteCount, ChannelId, Instant, LinkIndex, RecordNumber, SegmentNumber, StreamId, StreamOffset,
 };
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, Command, StateFrame, put_record_number};
 
@@ -15,8 +16,8 @@ use super::pipe::Weather;
 use super::raw::{HELLO, commands_at, spec};
 use crate::channel::MAX_NUMBERS_AHEAD;
 use crate::{
-    ChannelSpec, Event, Misbehaviour, Outgoing, PeerFault, Session, SessionConfig, Side, Transport,
-    TransportChoice, TransportReason,
+    AssociationSample, ChannelSpec, Event, Misbehaviour, Outgoing, PeerFault, Session,
+    SessionConfig, Side, Transport, TransportChoice, TransportReason,
 };
 
 const FAIR: Weather = Weather {
@@ -375,6 +376,39 @@ fn what_an_association_sends_twice_is_counted_with_what_the_session_duplicates()
         }
         assert_eq!(duplicated(&pair) - before, total);
     }
+}
+
+#[test]
+fn an_association_that_no_link_carries_any_more_is_given_up_while_there_is_tcp() {
+    let stuck = AssociationSample {
+        paths: &[],
+        placed: &[],
+        unacknowledged: ByteCount::new(3000),
+        queued: ByteCount::ZERO,
+        since_ack: Duration::ZERO,
+        duplicated: ByteCount::ZERO,
+        copied: ByteCount::ZERO,
+        is_stuck: true,
+    };
+    let moves = AssociationSample {
+        is_stuck: false,
+        ..stuck
+    };
+    let association = ChannelId::new(5);
+    let is_given_up = |session: &mut Session, now, sample: &AssociationSample<'_>| {
+        session.handle_association_sample(now, association, sample);
+        let mut events = std::iter::from_fn(|| session.poll_event());
+        events.any(|event| event == Event::Dead(association))
+    };
+    let (mut session, now) = gateway();
+    assert!(!is_given_up(&mut session, now, &moves));
+    assert!(is_given_up(&mut session, now, &stuck));
+    let (mut session, now) = gateway();
+    session.handle_channel_lost(now, ChannelId::new(0));
+    assert!(
+        !is_given_up(&mut session, now, &stuck),
+        "nothing else is there"
+    );
 }
 
 fn gateway() -> (Session, Instant) {

@@ -173,6 +173,7 @@ impl Totals {
             since_ack: self.since_ack,
             duplicated: ByteCount::new(self.duplicated),
             copied: ByteCount::new(self.duplicated),
+            is_stuck: false,
         }
     }
 }
