@@ -31,10 +31,12 @@ impl Outgoing {
     pub const TUNNEL_STREAM: u16 = 1;
 
     /// Returns the SCTP stream that carries the record, of `count` to send on. Commands and state
-    /// have the first SCTP stream for themselves; the session's streams share those that are left.
+    /// have the first SCTP stream for themselves; the session's streams share an odd number of
+    /// those that are left, since what one end opens has numbers of one parity.
     pub fn sctp_stream(&self, count: u16) -> u16 {
         let first = Self::TUNNEL_STREAM + 1;
         let others = u64::from(count.saturating_sub(first));
+        let others = others.saturating_sub(1 - others % 2);
         match (self.stream.value().checked_sub(1), others) {
             (None, _) | (_, 0) => 0,
             (Some(number), others) => (number % others) as u16 + first,
