@@ -10,8 +10,9 @@ use std::io::{self, BufRead, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::nft::NFT;
+use crate::nft::{self, NFT, NftError};
 use crate::sys;
 
 /// A guard that runs. Settings are put back when this is dropped.
@@ -52,6 +53,24 @@ impl Guard {
         let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(input, "{RULES} {}", script.trim())?;
         input.flush()
+    }
+
+    /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. Blocks for the
+    /// time of a few processes.
+    ///
+    /// # Errors
+    /// That the guard is gone, or `nft` refuses.
+    pub(crate) fn begin_table(&mut self, name: &str, script: &str) -> Result<(), NftError> {
+        nft::check(script)?;
+        self.add_rules(script).map_err(NftError::NoGuard)?;
+        let deadline = Instant::now() + PATIENCE;
+        while nft::list(name)?.is_none() {
+            if Instant::now() > deadline {
+                return Err(NftError::Refused("it does not say why".to_owned()));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     /// Sets a file below `/proc/sys` until the end; nothing happens if it has that value already.
@@ -141,3 +160,5 @@ const SET: &str = "set";
 const RULES: &str = "rules";
 
 const SETTINGS: &str = "/proc/sys";
+const PATIENCE: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(10);

@@ -27,8 +27,10 @@ pub mod unix_time;
 mod congestion;
 mod driver;
 mod files;
+mod forwarding;
 mod lock_order;
 mod nft;
+mod routing_rules;
 mod sign_of_life;
 mod sys;
 

@@ -10,6 +10,9 @@ pub enum NftError {
     /// It is missing.
     #[error("cannot run nft, which the package nftables has: {0}")]
     Missing(io::Error),
+    /// The guard that was to do it is gone.
+    #[error("cannot tell the guard: {0}")]
+    NoGuard(io::Error),
     /// It refuses.
     #[error("nft refuses: {0}")]
     Refused(String),

@@ -5,12 +5,11 @@
 //! that ends.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
-use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
+use crate::forwarding::Family;
 use crate::guard::{Guard, GuardError};
 use crate::nft::{self, NftError};
 
@@ -34,12 +33,9 @@ pub struct PacketExit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExitError {
-    /// `nft` is missing, or refuses the rules.
+    /// There is no table of rules.
     #[error(transparent)]
-    Nft(#[from] NftError),
-    /// The guard is gone.
-    #[error("cannot tell the guard: {0}")]
-    NoGuard(io::Error),
+    Rules(#[from] NftError),
     /// A setting of the system stays as it is.
     #[error(transparent)]
     Setting(#[from] GuardError),
@@ -60,24 +56,15 @@ impl PacketExit {
         kind: ExitKind,
         mut guard: Guard,
     ) -> Result<Self, ExitError> {
-        // Before forwarding begins.
-        let script = script(device, clients, kind, &families_not_forwarded());
-        nft::check(&script)?;
-        guard.add_rules(&script).map_err(ExitError::NoGuard)?;
         let table = table_of(device);
-        wait_for(&table)?;
-        guard.set(FORWARD_V4, "1")?;
-        if clients.iter().any(|net| matches!(net, IpNet::V6(_)))
-            && read_setting(FORWARD_V6).is_some()
-        {
-            // Otherwise the kernel would no longer hear what its routers advertise (RFC 4861).
-            for setting in router_advertisements() {
-                // The interface may have gone meanwhile.
-                if let Err(error) = guard.set(&setting, "2") {
-                    tracing::debug!(%error, "an interface is left alone");
-                }
-            }
-            guard.set(FORWARD_V6, "1")?;
+        // Before forwarding begins.
+        let mut not_forwarded = Family::ALL.to_vec();
+        not_forwarded.retain(|family| !family.is_forwarded());
+        let script = script(device, clients, kind, &not_forwarded);
+        guard.begin_table(&table, &script)?;
+        Family::V4.forward(&mut guard)?;
+        if clients.iter().any(|net| matches!(net, IpNet::V6(_))) {
+            Family::V6.forward(&mut guard)?;
         }
         Ok(Self {
             table,
@@ -95,25 +82,13 @@ impl PacketExit {
     }
 }
 
-/// Waits until the guard has made the table.
-fn wait_for(table: &str) -> Result<(), ExitError> {
-    let deadline = Instant::now() + PATIENCE;
-    while nft::list(table)?.is_none() {
-        if Instant::now() > deadline {
-            return Err(NftError::Refused("it does not say why".to_owned()).into());
-        }
-        std::thread::sleep(POLL);
-    }
-    Ok(())
-}
-
 /// The rules, on one line, so that they hold from one moment on.
-fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[&str]) -> String {
+fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[Family]) -> String {
     let mut passing = String::new();
     for family in not_forwarded {
         // This machine forwarded nothing before, and still forwards nothing else.
         let others = format!("iifname != \"{device}\" oifname != \"{device}\"");
-        let _ = write!(passing, "meta nfproto {family} {others} drop; ");
+        let _ = write!(passing, "meta nfproto {} {others} drop; ", family.name());
     }
     let _ = write!(passing, "iifname \"{device}\" oifname \"{device}\" drop; ");
     if kind == ExitKind::Nat {
@@ -149,45 +124,3 @@ fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[&str
 fn table_of(device: &str) -> String {
     format!("hawser_{device}")
 }
-
-/// The families of which this machine forwards nothing yet.
-fn families_not_forwarded() -> Vec<&'static str> {
-    // Single interfaces may forward although the machine as such does not.
-    let forwards = |family: &str| {
-        let settings = of_interfaces(family, "forwarding");
-        let mut values = settings.iter().filter_map(|setting| read_setting(setting));
-        values.any(|value| value != "0")
-    };
-    let families = ["ipv4", "ipv6"].into_iter();
-    families.filter(|family| !forwards(family)).collect()
-}
-
-fn read_setting(setting: &str) -> Option<String> {
-    let value = fs::read_to_string(format!("/proc/sys/{setting}")).ok()?;
-    Some(value.trim().to_owned())
-}
-
-/// The settings of interfaces that hear router advertisements only while nothing is forwarded.
-fn router_advertisements() -> Vec<String> {
-    let mut settings = of_interfaces("ipv6", "accept_ra");
-    settings.retain(|setting| read_setting(setting).as_deref() == Some("1"));
-    settings
-}
-
-/// A setting of each interface, and of all together.
-fn of_interfaces(family: &str, name: &str) -> Vec<String> {
-    let folder = format!("net/{family}/conf");
-    let Ok(interfaces) = fs::read_dir(format!("/proc/sys/{folder}")) else {
-        return Vec::new();
-    };
-    let interfaces = interfaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    interfaces
-        .filter(|interface| interface != "default")
-        .map(|interface| format!("{folder}/{interface}/{name}"))
-        .collect()
-}
-
-const FORWARD_V4: &str = "net/ipv4/ip_forward";
-const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
-const PATIENCE: Duration = Duration::from_secs(3);
-const POLL: Duration = Duration::from_millis(10);

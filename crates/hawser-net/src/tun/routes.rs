@@ -15,15 +15,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use rtnetlink::packet_route::rule::{RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::TunError;
-use super::set_up::{MAIN, default_route};
+use super::set_up::default_route;
 use crate::links::{Link, LinkError, ask_kernel};
+use crate::routing_rules::{self, MAIN, preference, version_of, way_in};
 
 /// What this machine sends goes to the device, for as long as this lives, or until it has ended.
 #[derive(Debug)]
@@ -184,14 +185,10 @@ async fn add(handle: &Handle, address: IpAddr, rule: Rule) -> Result<(), rtnetli
         Rule::NotByDefault => (NOT_BY_DEFAULT, MAIN),
         Rule::ToDevice => (TO_DEVICE, TABLE),
     };
-    let request = handle.rule().add().priority(priority).table_id(table);
     // What is only forwarded here goes as before.
-    let mut request = request
-        .input_interface(OWN.to_owned())
-        .action(RuleAction::ToTable);
+    let mut request = routing_rules::new(handle, priority, table).input_interface(OWN.to_owned());
     if rule == Rule::NotByDefault {
-        let suppress = RuleAttribute::SuppressPrefixLen(0);
-        request.message_mut().attributes.push(suppress);
+        request = routing_rules::without_default_routes(request);
     }
     match address {
         IpAddr::V4(address) if rule == Rule::OfLink => {
@@ -200,8 +197,7 @@ async fn add(handle: &Handle, address: IpAddr, rule: Rule) -> Result<(), rtnetli
         IpAddr::V6(address) if rule == Rule::OfLink => {
             request.v6().source_prefix(address, 128).execute().await
         }
-        IpAddr::V4(_) => request.v4().execute().await,
-        IpAddr::V6(_) => request.v6().execute().await,
+        _ => routing_rules::add(request, version_of(address)).await,
     }
 }
 
@@ -214,39 +210,17 @@ async fn remove_all(handle: &Handle) -> Result<(), rtnetlink::Error> {
 
 /// Removes those of our rules that `is_meant`.
 async fn remove(handle: &Handle, version: IpVersion, is_meant: impl Fn(&RuleMessage) -> bool) {
-    // A machine may be without one of the families.
-    let listed: Result<Vec<RuleMessage>, _> =
-        handle.rule().get(version).execute().try_collect().await;
-    for rule in listed.unwrap_or_default() {
-        if is_ours(&rule)
-            && is_meant(&rule)
-            && let Err(error) = handle.rule().del(rule).execute().await
-        {
-            tracing::debug!(%error, "a rule for routes is left");
-        }
-    }
+    routing_rules::remove(handle, version, |rule| is_ours(rule) && is_meant(rule)).await;
 }
 
 fn is_ours(rule: &RuleMessage) -> bool {
     let ours = [OF_LINK, NOT_BY_DEFAULT, TO_DEVICE];
-    let priority = rule.attributes.iter().find_map(|it| match it {
-        RuleAttribute::Priority(priority) => Some(*priority),
-        _ => None,
-    });
-    let is_own = |it: &RuleAttribute| matches!(it, RuleAttribute::Iifname(name) if name == OWN);
-    priority.is_some_and(|priority| ours.contains(&priority)) && rule.attributes.iter().any(is_own)
+    preference(rule).is_some_and(|it| ours.contains(&it)) && way_in(rule) == Some(OWN)
 }
 
 fn is_of(rule: &RuleMessage, address: IpAddr) -> bool {
     let mut attributes = rule.attributes.iter();
     attributes.any(|it| matches!(it, RuleAttribute::Source(source) if *source == address))
-}
-
-const fn version_of(address: IpAddr) -> IpVersion {
-    match address {
-        IpAddr::V4(_) => IpVersion::V4,
-        IpAddr::V6(_) => IpVersion::V6,
-    }
 }
 
 /// What stands for this machine itself as the way in.

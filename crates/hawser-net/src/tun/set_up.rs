@@ -9,6 +9,7 @@ use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
 use super::TunError;
 use crate::links::ask_kernel;
+use crate::routing_rules::MAIN;
 
 /// What a TUN device has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,4 @@ pub(super) fn default_route(index: u32, family: IpAddr, table: u32) -> RouteMess
     }
 }
 
-/// The table that the system has for its own routes.
-pub(super) const MAIN: u32 = 254;
 const LOOPBACK_MTU: u16 = u16::MAX;

@@ -1,0 +1,73 @@
+//! Rules of the system that say which routing table is asked (`ip rule`), and their removal.
+
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use rtnetlink::{Handle, IpVersion, RuleAddRequest};
+
+/// The request for a rule with this preference that names a table; conditions are added to it.
+pub(crate) fn new(handle: &Handle, preference: u32, table: u32) -> RuleAddRequest {
+    let request = handle.rule().add().priority(preference).table_id(table);
+    request.action(RuleAction::ToTable)
+}
+
+/// Leaves the default routes of the table out.
+pub(crate) fn without_default_routes(mut rule: RuleAddRequest) -> RuleAddRequest {
+    let suppress = RuleAttribute::SuppressPrefixLen(0);
+    rule.message_mut().attributes.push(suppress);
+    rule
+}
+
+/// Adds a rule for a family.
+pub(crate) async fn add(rule: RuleAddRequest, version: IpVersion) -> Result<(), rtnetlink::Error> {
+    match version {
+        IpVersion::V4 => rule.v4().execute().await,
+        IpVersion::V6 => rule.v6().execute().await,
+    }
+}
+
+/// Removes the rules of a family that `is_meant`.
+pub(crate) async fn remove(
+    handle: &Handle,
+    version: IpVersion,
+    is_meant: impl Fn(&RuleMessage) -> bool,
+) {
+    // A machine may be without one of the families.
+    let listed: Result<Vec<RuleMessage>, _> =
+        handle.rule().get(version).execute().try_collect().await;
+    for rule in listed.unwrap_or_default() {
+        if is_meant(&rule)
+            && let Err(error) = handle.rule().del(rule).execute().await
+        {
+            tracing::debug!(%error, "a rule for routes is left");
+        }
+    }
+}
+
+/// Its preference.
+pub(crate) fn preference(rule: &RuleMessage) -> Option<u32> {
+    rule.attributes.iter().find_map(|it| match it {
+        RuleAttribute::Priority(preference) => Some(*preference),
+        _ => None,
+    })
+}
+
+/// The interface that it names as the way in.
+pub(crate) fn way_in(rule: &RuleMessage) -> Option<&str> {
+    rule.attributes.iter().find_map(|it| match it {
+        RuleAttribute::Iifname(name) => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+/// The family of an address.
+pub(crate) const fn version_of(address: IpAddr) -> IpVersion {
+    match address {
+        IpAddr::V4(_) => IpVersion::V4,
+        IpAddr::V6(_) => IpVersion::V6,
+    }
+}
+
+/// The table that the system has for its own routes.
+pub(crate) const MAIN: u32 = 254;
