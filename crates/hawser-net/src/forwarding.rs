@@ -50,8 +50,13 @@ impl Family {
     }
 }
 
+/// A setting of one interface; `None` where that does not exist.
+pub(crate) fn of_interface(family: Family, interface: &str, name: &str) -> Option<String> {
+    read(&setting_of(family, interface, name))
+}
+
 /// The path of a setting of one interface, below `/proc/sys`.
-fn setting_of(family: Family, interface: &str, name: &str) -> String {
+pub(crate) fn setting_of(family: Family, interface: &str, name: &str) -> String {
     format!("net/{}/conf/{interface}/{name}", family.name())
 }
 

@@ -12,6 +12,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::lan::rules;
+use crate::links::LinkError;
 use crate::nft::{self, NFT, NftError};
 use crate::sys;
 
@@ -73,6 +75,17 @@ impl Guard {
         Ok(())
     }
 
+    /// Has the guard remove the rules for routes of networks behind this machine when it ends, as
+    /// the first thing.
+    ///
+    /// # Errors
+    /// That the guard is gone.
+    pub(crate) fn take_back_lan_rules(&mut self) -> io::Result<()> {
+        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{LAN} rules")?;
+        input.flush()
+    }
+
     /// Sets a file below `/proc/sys` until the end; nothing happens if it has that value already.
     /// Returns what it was before.
     ///
@@ -112,7 +125,7 @@ impl Drop for Guard {
 pub fn keep_watch(input: impl BufRead) {
     // `nft` inherits that.
     sys::ignore_signals();
-    let (mut changes, mut owners) = (Vec::new(), Vec::new());
+    let (mut changes, mut owners, mut has_lan_rules) = (Vec::new(), Vec::new(), false);
     for line in input.lines().map_while(Result::ok) {
         match line.split_once(' ') {
             Some((SET, change)) => changes.push(change.to_owned()),
@@ -120,8 +133,12 @@ pub fn keep_watch(input: impl BufRead) {
                 Ok(owner) => owners.push(owner),
                 Err(error) => eprintln!("hawser: cannot run {NFT}: {error}"),
             },
+            Some((LAN, _)) => has_lan_rules = true,
             _ => {}
         }
+    }
+    if has_lan_rules && let Err(error) = take_back_lan_rules() {
+        eprintln!("hawser: rules for routes are left: {error}");
     }
     for change in changes.iter().rev() {
         let mut words = change.split(' ');
@@ -141,6 +158,13 @@ pub fn keep_watch(input: impl BufRead) {
     }
 }
 
+fn take_back_lan_rules() -> Result<(), LinkError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(rules::take_back())
+}
+
 /// A process that owns a table for as long as its input is open.
 fn own_rules(script: &str) -> io::Result<Child> {
     let mut owner = Command::new(NFT)
@@ -158,6 +182,7 @@ fn own_rules(script: &str) -> io::Result<Child> {
 
 const SET: &str = "set";
 const RULES: &str = "rules";
+const LAN: &str = "lan";
 
 const SETTINGS: &str = "/proc/sys";
 const PATIENCE: Duration = Duration::from_secs(3);

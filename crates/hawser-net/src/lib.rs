@@ -11,6 +11,7 @@ pub mod host_port;
 pub mod identity;
 pub mod invite;
 pub mod kill_switch;
+pub mod lan;
 pub mod links;
 pub mod names;
 pub mod packet_exit;

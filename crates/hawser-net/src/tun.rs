@@ -16,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 use crate::sys;
 pub use enclosure::{Enclosed, Enclosure, EnclosureError, enter};
 pub use routes::TunRoutes;
+pub(crate) use set_up::default_route;
 pub use set_up::{TunAddresses, set_up};
 
 /// A TUN device in the hands of this program. It goes when this is dropped, with its routes.

@@ -41,11 +41,22 @@ impl LinkMonitor {
     /// Lists the links and follows them from then on. The receiver has the first list at once and
     /// changes only when a link, an address, a default route or the choice of one does.
     pub async fn start() -> Result<(Self, watch::Receiver<Arc<Vec<Link>>>), LinkError> {
+        Self::start_without(Vec::new()).await
+    }
+
+    /// The same without the interfaces of these names, which are no links.
+    pub async fn start_without(
+        names: Vec<String>,
+    ) -> Result<(Self, watch::Receiver<Arc<Vec<Link>>>), LinkError> {
         let (sender, receiver) = watch::channel(Arc::new(Vec::new()));
+        let list = LinkList {
+            sender,
+            without: names,
+        };
         // Here already, so that what cannot work is an error and not a line in the log.
         drop(subscribe()?);
-        sender.send_replace(Arc::new(list_links().await?));
-        let following = Following::start(LinkList(sender));
+        list.sender.send_replace(Arc::new(list.read().await?));
+        let following = Following::start(list);
         let monitor = Self {
             _following: following,
         };
@@ -85,16 +96,19 @@ async fn keep_following<F: Follow>(follower: F) {
     }
 }
 
-struct LinkList(Sender);
+struct LinkList {
+    sender: Sender,
+    /// Names of interfaces that are left out.
+    without: Vec<String>,
+}
 
 impl Follow for LinkList {
     const WHAT: &'static str = "links";
 
     async fn follow(&self, events: Events<'_>) {
-        let Self(sender) = self;
         loop {
             // Once ahead of the first event: something may have changed while nobody listened.
-            publish(sender).await;
+            self.publish().await;
             let down = loop {
                 match events.next().await {
                     None => return,
@@ -104,7 +118,7 @@ impl Follow for LinkList {
             };
             // Whatever is under way on a link without a carrier has to go elsewhere now.
             if down {
-                publish(sender).await;
+                self.publish().await;
             }
             // A link that comes up is a dozen events within a moment.
             sleep(DEBOUNCE).await;
@@ -113,22 +127,30 @@ impl Follow for LinkList {
     }
 }
 
-async fn publish(sender: &Sender) {
-    let listed = loop {
-        match list_links().await {
-            Ok(listed) => break listed,
-            Err(error) => tracing::warn!(%error, "will try again"),
-        }
-        sleep(RESTART_PAUSE).await;
-    };
-    sender.send_if_modified(|known| {
-        let changed = **known != listed;
-        if changed {
-            tracing::debug!(links = ?listed, "links have changed");
-            *known = Arc::new(listed);
-        }
-        changed
-    });
+impl LinkList {
+    async fn publish(&self) {
+        let listed = loop {
+            match self.read().await {
+                Ok(listed) => break listed,
+                Err(error) => tracing::warn!(%error, "will try again"),
+            }
+            sleep(RESTART_PAUSE).await;
+        };
+        self.sender.send_if_modified(|known| {
+            let changed = **known != listed;
+            if changed {
+                tracing::debug!(links = ?listed, "links have changed");
+                *known = Arc::new(listed);
+            }
+            changed
+        });
+    }
+
+    async fn read(&self) -> Result<Vec<Link>, LinkError> {
+        let mut links = list_links().await?;
+        links.retain(|link| !self.without.contains(&link.name));
+        Ok(links)
+    }
 }
 
 /// Whether the list may be another one after `message`. Routes to somewhere do not count: on a

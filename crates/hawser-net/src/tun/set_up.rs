@@ -77,7 +77,7 @@ async fn apply(handle: &Handle, name: &str, wanted: &TunAddresses) -> Result<(),
 }
 
 /// A default route by a device, of the family of an address, in a table.
-pub(super) fn default_route(index: u32, family: IpAddr, table: u32) -> RouteMessage {
+pub(crate) fn default_route(index: u32, family: IpAddr, table: u32) -> RouteMessage {
     match family {
         IpAddr::V4(_) => RouteMessageBuilder::<Ipv4Addr>::new()
             .output_interface(index)

@@ -1,0 +1,361 @@
+//! This machine as the router of networks behind it: what their hosts send goes to a TUN device,
+//! and their TCP to a port of this machine.
+//!
+//! Hosts need no set-up. What leaves by the device has this machine's address there (RFC 3022),
+//! since the far end takes no other. TCP is taken as it is (TPROXY): the accepted socket has the
+//! destination's address. Settings, rules and the table of nftables are a guard's, and go with
+//! this program, however that ends.
+
+pub(crate) mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::task::spawn_blocking;
+
+use crate::bind::bind_to_interface;
+use crate::forwarding::{Family, of_interface, setting_of};
+use crate::guard::{Guard, GuardError};
+use crate::links::Link;
+use crate::nft::{self, NftError};
+use crate::tun::is_own;
+
+/// What is taken, and where it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LanPlan {
+    /// The interfaces that the networks are behind.
+    pub interfaces: Vec<String>,
+    /// The TUN device.
+    pub device: String,
+    /// An address of each family that the far end carries. The others go as before.
+    pub families: Vec<IpAddr>,
+    /// The ports of [`listen`].
+    pub ports: LanPorts,
+}
+
+/// Ports on the loopback addresses that take TCP connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanPorts {
+    /// At 127.0.0.1.
+    pub v4: u16,
+    /// At ::1.
+    pub v6: Option<u16>,
+}
+
+/// Networks are routed for as long as this lives, or until it has ended.
+#[derive(Debug)]
+pub struct LanRouting {
+    guard: Guard,
+}
+
+/// Why a network is not routed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LanError {
+    /// No interface has this name.
+    #[error("no interface is called {name}; there are {known}")]
+    Missing {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The interface cannot have a network of hosts behind it.
+    #[error("{name} {reason}")]
+    Unsuitable {
+        /// The interface.
+        name: String,
+        /// What it is.
+        reason: &'static str,
+    },
+    /// No port for connections.
+    #[error("cannot take connections of other hosts: {0}; it takes root, or CAP_NET_ADMIN")]
+    Port(io::Error),
+    /// No table of rules.
+    #[error(transparent)]
+    Rules(#[from] NftError),
+    /// A setting of the system stays as it is.
+    #[error(transparent)]
+    Setting(#[from] GuardError),
+    /// The guard is gone.
+    #[error("cannot tell the guard: {0}")]
+    NoGuard(io::Error),
+    /// The kernel takes no rules for routes.
+    #[error("cannot route packets of other hosts: {0}")]
+    Routes(String),
+    /// The program is about to end.
+    #[error("the program ends")]
+    Ending,
+}
+
+/// Checks that these interfaces are there and lead to no other network than one behind this
+/// machine. `links` has all interfaces; `wanted` are those that the user has named as links.
+///
+/// # Errors
+/// What is wrong with one of them.
+pub fn check(interfaces: &[String], links: &[Link], wanted: &[String]) -> Result<(), LanError> {
+    for name in interfaces {
+        let Some(link) = links.iter().find(|link| link.name == *name) else {
+            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+            return Err(LanError::Missing {
+                name: name.clone(),
+                known: known.join(", "),
+            });
+        };
+        let has_default_route = link.has_default_route_v4 || link.has_default_route_v6;
+        let reason = match link {
+            _ if link.loopback => "is the loopback interface",
+            _ if is_own(name) => "is an interface of Hawser itself",
+            _ if has_default_route => "is a link: a default route leads by it",
+            _ if wanted.contains(name) => "is one of the links that are to be used",
+            // Names are written into rules, where some characters have a meaning.
+            _ if !name.chars().all(is_plain) => "has a name that rules can't have",
+            _ => continue,
+        };
+        return Err(LanError::Unsuitable {
+            name: name.clone(),
+            reason,
+        });
+    }
+    Ok(())
+}
+
+/// Asks whether this machine can do it: whether `nft` is there, and takes such rules. Blocks.
+///
+/// # Errors
+/// What is missing.
+pub fn check_system() -> Result<(), LanError> {
+    for is_v6 in [false, true] {
+        match open(is_v6) {
+            // A machine without IPv6 does with IPv4.
+            Err(error) if is_v6 => tracing::debug!(%error, "no connections by IPv6 are taken"),
+            opened => drop(opened.map_err(LanError::Port)?),
+        }
+    }
+    let plan = LanPlan {
+        interfaces: vec!["lan".to_owned()],
+        device: "hawser".to_owned(),
+        families: vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+        ports: LanPorts { v4: 1, v6: Some(1) },
+    };
+    nft::check(&script(&plan, &[], &[]))?;
+    Ok(())
+}
+
+/// Opens the port of a family for connections that are taken: they are accepted at the addresses
+/// of their destinations. Needs a tokio runtime, and `CAP_NET_ADMIN`.
+///
+/// The port itself is on loopback, where other hosts do not reach it.
+///
+/// # Errors
+/// That the system refuses.
+pub fn listen(is_v6: bool) -> Result<TcpListener, LanError> {
+    let socket = open(is_v6).map_err(LanError::Port)?;
+    let begin = || {
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    begin().map_err(LanError::Port)
+}
+
+/// Opens the port for questions for names at an address of `interface`, for hosts behind it alone.
+/// Needs a tokio runtime, and the right to open ports below 1024.
+///
+/// # Errors
+/// That the system refuses, as where a name server has the port.
+pub fn listen_for_names(interface: &Link, address: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    let open = |kind, protocol| {
+        let at = SocketAddr::new(address, NAMES);
+        let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;
+        socket.set_nonblocking(true)?;
+        bind_to_interface(&socket, interface.index)?;
+        io::Result::Ok((socket, at))
+    };
+    let (socket, at) = open(Type::DGRAM, Protocol::UDP)?;
+    socket.bind(&at.into())?;
+    let (listener, at) = open(Type::STREAM, Protocol::TCP)?;
+    // Else a restart would have to wait for the connections of the run before.
+    listener.set_reuse_address(true)?;
+    listener.bind(&at.into())?;
+    listener.listen(BACKLOG)?;
+    let listener = TcpListener::from_std(listener.into())?;
+    Ok((listener, UdpSocket::from_std(socket.into())?))
+}
+
+fn open(is_v6: bool) -> io::Result<Socket> {
+    let (domain, address) = match is_v6 {
+        false => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        true => (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+    };
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match is_v6 {
+        false => socket.set_ip_transparent_v4(true)?,
+        true => socket.set_ip_transparent_v6(true)?,
+    }
+    // Accepted sockets inherit that. Hosts go without a word, and may sleep for a while.
+    let alive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY);
+    socket.set_tcp_keepalive(&alive)?;
+    socket.bind(&SocketAddr::new(address, 0).into())?;
+    Ok(socket)
+}
+
+impl LanRouting {
+    /// Begins: the table first, then settings, then what leads packets there.
+    ///
+    /// # Errors
+    /// That the system lacks something or forbids it; then nothing is changed.
+    pub async fn begin(mut plan: LanPlan, guard: Guard) -> Result<Self, LanError> {
+        // A machine without IPv6 does with IPv4.
+        let is_off = of_interface(Family::V6, &plan.device, "disable_ipv6").as_deref() != Some("0");
+        plan.families.retain(|it| it.is_ipv4() || !is_off);
+        let to_prepare = plan.clone();
+        let preparing = spawn_blocking(move || prepare(&to_prepare, guard));
+        let routing = Self {
+            guard: preparing.await.map_err(|_| LanError::Ending)??,
+        };
+        match rules::begin(&plan.interfaces, &plan.device, &plan.families).await {
+            Ok(()) => Ok(routing),
+            Err(reason) => {
+                routing.end().await;
+                Err(LanError::Routes(reason))
+            }
+        }
+    }
+
+    /// Ends it: everything is as before when this returns.
+    pub async fn end(self) {
+        if let Err(error) = rules::take_back().await {
+            tracing::warn!(%error, "rules for routes are left");
+        }
+        // It waits for a process.
+        let _ = spawn_blocking(move || drop(self.guard)).await;
+    }
+}
+
+/// Makes the table and the settings. Blocks.
+fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
+    guard.take_back_lan_rules().map_err(LanError::NoGuard)?;
+    let has = |family: Family| {
+        let mut families = plan.families.iter();
+        families.any(|address| address.is_ipv4() == (family == Family::V4))
+    };
+    let forwards = |name: &&str| {
+        let value = of_interface(Family::V4, name, FORWARDING);
+        value.is_none_or(|value| value != "0")
+    };
+    let names = plan.interfaces.iter().map(String::as_str);
+    let newly_v4: Vec<&str> = names.filter(|name| !forwards(name)).collect();
+    let mut newly = Vec::new();
+    if has(Family::V6) && !Family::V6.is_forwarded() {
+        newly.push(Family::V6);
+    }
+    let script = script(plan, &newly_v4, &newly);
+    guard.begin_table(&table_of(&plan.device), &script)?;
+    if has(Family::V4) {
+        // For IPv4 the interface decides by which a packet comes in.
+        for name in plan.interfaces.iter().chain([&plan.device]) {
+            guard.set(&setting_of(Family::V4, name, FORWARDING), "1")?;
+        }
+        // What comes back by the device is from addresses to which other routes lead.
+        let loose = setting_of(Family::V4, &plan.device, "rp_filter");
+        guard.set(&loose, "2")?;
+    }
+    if has(Family::V6) {
+        Family::V6.forward(&mut guard)?;
+    }
+    Ok(guard)
+}
+
+/// The table, on one line, so that it holds from one moment on. `newly_v4` are interfaces from
+/// which IPv4 was not forwarded before, `newly` whole families that were not forwarded.
+fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
+    let (table, device) = (table_of(&plan.device), &plan.device);
+    let (lans, taking) = (set_of(&plan.interfaces), taking(plan));
+    let mut passing = format!(
+        "iifname \"{device}\" oifname != {lans} drop; \
+         iifname \"{device}\" ct state new,invalid drop; \
+         iifname != {lans} oifname \"{device}\" drop; "
+    );
+    // What was not forwarded before is not forwarded now, but for what this is for.
+    if !newly_v4.is_empty() {
+        let newly = set_of(newly_v4);
+        passing += &format!("meta nfproto ipv4 iifname {newly} oifname != \"{device}\" drop; ");
+    }
+    for family in newly {
+        let family = family.name();
+        passing += &format!(
+            "meta nfproto {family} iifname != \"{device}\" oifname != \"{device}\" drop; "
+        );
+    }
+    format!(
+        "table inet {table} {{ flags owner; \
+         chain taking {{ type filter hook prerouting priority -90; policy accept; {taking}}}; \
+         chain passing {{ type filter hook forward priority -10; policy accept; {passing}}}; \
+         chain leaving {{ type nat hook postrouting priority 100; policy accept; \
+         oifname \"{device}\" masquerade; }}; }}\n"
+    )
+}
+
+/// The rules that take TCP, after other tables have changed destinations (-100). Only what would
+/// be forwarded by a default route is taken: nothing that is for this machine itself, and nothing
+/// that has a route of its own.
+fn taking(plan: &LanPlan) -> String {
+    let lans = set_of(&plan.interfaces);
+    let (set, clear) = (
+        format!("meta mark set meta mark or {:#x}", rules::QUESTION),
+        format!("meta mark set meta mark and {:#x}", !rules::QUESTION),
+    );
+    let mut taking = format!(
+        "iifname != {lans} accept; meta l4proto != tcp accept; \
+         fib daddr type {{ local, broadcast, anycast, multicast }} accept; "
+    );
+    let is_carried = |is_v4| plan.families.iter().any(|it| it.is_ipv4() == is_v4);
+    for (is_v4, family) in [(true, "ipv4"), (false, "ipv6")] {
+        if !is_carried(is_v4) {
+            taking += &format!("meta nfproto {family} accept; ");
+        }
+    }
+    taking += &format!(
+        "{set}; fib daddr . mark oif exists {clear} accept; {clear}; \
+         ip daddr {{ {NOWHERE_V4} }} drop; ip6 daddr {{ {NOWHERE_V6} }} drop; "
+    );
+    let v4 = plan.ports.v4;
+    taking += &format!("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:{v4} accept; ");
+    if let Some(v6) = plan.ports.v6 {
+        taking += &format!("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:{v6} accept; ");
+    }
+    // The port has closed.
+    taking + "drop; "
+}
+
+fn set_of(names: &[impl AsRef<str>]) -> String {
+    let quoted = names.iter().map(|name| format!("\"{}\"", name.as_ref()));
+    format!("{{ {} }}", quoted.collect::<Vec<_>>().join(", "))
+}
+
+fn table_of(device: &str) -> String {
+    format!("hawser_lan_{device}")
+}
+
+const fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '@' | '+')
+}
+
+/// The port of name servers.
+const NAMES: u16 = 53;
+const FORWARDING: &str = "forwarding";
+/// Destinations that nothing is forwarded to (RFC 6890).
+const NOWHERE_V4: &str = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3";
+const NOWHERE_V6: &str = "::/127, fe80::/10, ff00::/8";
+/// Connections that wait to be accepted. Beyond that the kernel answers with cookies.
+const BACKLOG: i32 = 1024;
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(600);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(60);

@@ -1,0 +1,133 @@
+//! Rules and routes that lead what comes from a network behind this machine to the TUN device, and
+//! its TCP to this machine.
+//!
+//! The routes are by the device, the local one as well, and go with it. Rules without their routes
+//! change nothing.
+
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::packet_route::IpProtocol;
+use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::packet_route::rule::{RuleAttribute, RuleMessage};
+use rtnetlink::{Handle, IpVersion, RuleAddRequest};
+
+use crate::links::{LinkError, ask_kernel};
+use crate::routing_rules::{
+    self, MAIN, add, preference, version_of, way_in, without_default_routes,
+};
+use crate::tun::default_route;
+
+/// Adds the rules of `families` for what comes by `interfaces`, with routes by `device`. An error
+/// is the kernel's reason; then nothing is left.
+pub(super) async fn begin(
+    interfaces: &[String],
+    device: &str,
+    families: &[IpAddr],
+) -> Result<(), String> {
+    let done = ask_kernel(|handle| async move {
+        let done = add_all(&handle, interfaces, device, families).await;
+        if done.is_err() {
+            remove_all(&handle).await;
+        }
+        Ok(done.map_err(|error| error.to_string()))
+    });
+    done.await.map_err(|error| error.to_string())?
+}
+
+/// Removes all of these rules, also those of another run.
+pub(crate) async fn take_back() -> Result<(), LinkError> {
+    ask_kernel(|handle| async move {
+        remove_all(&handle).await;
+        Ok(())
+    })
+    .await
+}
+
+async fn add_all(
+    handle: &Handle,
+    interfaces: &[String],
+    device: &str,
+    families: &[IpAddr],
+) -> Result<(), rtnetlink::Error> {
+    remove_all(handle).await;
+    let mut found = handle.link().get().match_name(device.to_owned()).execute();
+    let index = found.try_next().await?.map_or(0, |link| link.header.index);
+    for family in families {
+        let mut local = default_route(index, *family, HERE_TABLE);
+        local.header.kind = RouteType::Local;
+        local.header.scope = RouteScope::Host;
+        handle.route().add(local).execute().await?;
+        let out = default_route(index, *family, DEVICE_TABLE);
+        handle.route().add(out).execute().await?;
+        let version = version_of(*family);
+        let rules = interfaces
+            .iter()
+            .flat_map(|name| of_interface(handle, name));
+        for rule in rules.chain(of_question(handle)) {
+            add(rule, version.clone()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What comes by an interface goes by the main table where that has a route which is no default
+/// route. Otherwise TCP goes to this machine, and everything else to the device.
+fn of_interface(handle: &Handle, name: &str) -> [RuleAddRequest; 3] {
+    let rule = |preference, table| {
+        routing_rules::new(handle, preference, table).input_interface(name.to_owned())
+    };
+    let mut of_tcp = rule(TCP_HERE, HERE_TABLE);
+    let is_tcp = RuleAttribute::IpProtocol(IpProtocol::Tcp);
+    of_tcp.message_mut().attributes.push(is_tcp);
+    [
+        without_default_routes(rule(NOT_BY_DEFAULT, MAIN)),
+        of_tcp,
+        rule(TO_DEVICE, DEVICE_TABLE),
+    ]
+}
+
+/// The same for the question of the table of nftables whether TCP goes to this machine. Such a
+/// question has no way in, so it has a mark.
+fn of_question(handle: &Handle) -> [RuleAddRequest; 2] {
+    let rule = |preference, table| {
+        let mut rule = routing_rules::new(handle, preference, table).fw_mark(QUESTION);
+        let mask = RuleAttribute::FwMask(QUESTION);
+        rule.message_mut().attributes.push(mask);
+        rule
+    };
+    [
+        without_default_routes(rule(QUESTION_NOT_BY_DEFAULT, MAIN)),
+        rule(QUESTION_HERE, HERE_TABLE),
+    ]
+}
+
+async fn remove_all(handle: &Handle) {
+    for version in [IpVersion::V4, IpVersion::V6] {
+        routing_rules::remove(handle, version, is_ours).await;
+    }
+}
+
+fn is_ours(rule: &RuleMessage) -> bool {
+    let is_question = |it: &RuleAttribute| matches!(it, RuleAttribute::FwMark(QUESTION));
+    match preference(rule) {
+        Some(QUESTION_NOT_BY_DEFAULT | QUESTION_HERE) => rule.attributes.iter().any(is_question),
+        Some(NOT_BY_DEFAULT | TCP_HERE | TO_DEVICE) => way_in(rule).is_some_and(|it| it != "lo"),
+        _ => false,
+    }
+}
+
+/// The bit of a packet's mark that stands for the question; it is gone before the packet goes on.
+pub(super) const QUESTION: u32 = 0x1000_0000;
+/// Everything in it is this machine's.
+const HERE_TABLE: u32 = 5211;
+/// Everything in it goes to the device.
+const DEVICE_TABLE: u32 = 5212;
+/// Before the rules for what this machine itself sends (5208 to 5210), since the kernel takes the
+/// question for such.
+const QUESTION_NOT_BY_DEFAULT: u32 = 5206;
+const QUESTION_HERE: u32 = 5207;
+/// Before the main table (32766), and in this order.
+const NOT_BY_DEFAULT: u32 = 5211;
+const TCP_HERE: u32 = 5212;
+const TO_DEVICE: u32 = 5213;
