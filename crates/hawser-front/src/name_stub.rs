@@ -1,4 +1,4 @@
-//! Answers what captured programs ask name servers.
+//! Answers what captured programs, and hosts behind this machine, ask name servers.
 //!
 //! Each name server of this machine has a port on loopback here, to which the programs' questions
 //! are turned. So it is known which server a program meant, and which one it is to hear the answer
@@ -20,11 +20,12 @@ use std::time::Duration;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::connection::SharedDirector;
-use answering::Answering;
+use answering::{Answering, Meant};
 use limits::Limits;
 use port::{Port, loopback};
 
@@ -99,20 +100,35 @@ impl NameStub {
         let number = u16::from_be_bytes(*query.first_chunk()?);
         let place = self.answering.limits.question(from, number)?;
         let answering = async {
-            let servers = self
-                .answering
-                .names
-                .servers(&(self.answering.links)())
-                .await;
-            self.answering.datagram(query, *servers.first()?).await
+            let links = (self.answering.links)();
+            let servers = self.answering.names.servers(&links).await;
+            let meant = Meant::For(*servers.first()?);
+            self.answering.datagram(query, meant).await
         };
         place.keep(answering).await.flatten()
+    }
+
+    /// Answers at another port, too, as the first server does: what other hosts ask this machine.
+    /// `listener` and `socket` have the same address.
+    ///
+    /// # Errors
+    /// When the system does not say which.
+    pub fn answer_at(&self, listener: TcpListener, socket: UdpSocket) -> io::Result<StubPort> {
+        let answering = Arc::clone(&self.answering);
+        let port = Port::serve(listener, socket, Meant::ForAny, answering)?;
+        Ok(StubPort { _port: port })
     }
 
     /// The ports, as they come.
     pub fn ports(&self) -> StubPorts {
         self.ports.clone()
     }
+}
+
+/// A port for other hosts, open until this is dropped.
+#[derive(Debug)]
+pub struct StubPort {
+    _port: Port,
 }
 
 impl fmt::Debug for NameStub {

@@ -1,8 +1,10 @@
-//! Connections that a program meant for somewhere else, and that were turned to a port on loopback.
+//! Connections that a program or another host meant for somewhere else, and that were turned to a
+//! port on loopback.
 //!
-//! The program knows nothing of that. So it hears of success before the destination has been
+//! Who makes one knows nothing of that. So it hears of success before the destination has been
 //! reached, and a destination that cannot be reached resets the connection.
 
+mod forwarded;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +21,7 @@ use crate::connection::{Origin, known};
 use crate::destination::Destination;
 use crate::proxy::{Context, Guarded, ProxyConfig, ProxyCounters, accept_all};
 use crate::transport::Dialer;
+pub use forwarded::{Forwarded, HostPlace};
 
 /// Knows where connections were to lead. Implemented by every closure that finds the destination
 /// by the address of the accepted socket's peer.
@@ -75,12 +78,31 @@ impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
     pub async fn bind(dialer: Arc<D>, lookup: L) -> io::Result<Self> {
         let v6 = Port::open((Ipv6Addr::LOCALHOST, 0).into()).await;
         let v6 = v6.inspect_err(|error| debug!(%error, "no connections by IPv6 are taken"));
-        Ok(Self {
-            v4: Port::open((Ipv4Addr::LOCALHOST, 0).into()).await?,
-            v6: v6.ok(),
+        let v4 = Port::open((Ipv4Addr::LOCALHOST, 0).into()).await?;
+        Ok(Self::serving(v4, v6.ok(), dialer, lookup))
+    }
+
+    /// Serves ports that are open already.
+    ///
+    /// # Errors
+    /// When the system does not say which they are.
+    pub fn with(
+        v4: TcpListener,
+        v6: Option<TcpListener>,
+        dialer: Arc<D>,
+        lookup: L,
+    ) -> io::Result<Self> {
+        let v6 = v6.map(Port::of).transpose()?;
+        Ok(Self::serving(Port::of(v4)?, v6, dialer, lookup))
+    }
+
+    fn serving(v4: Port, v6: Option<Port>, dialer: Arc<D>, lookup: L) -> Self {
+        Self {
+            v4,
+            v6,
             context: Arc::new(Context::new(dialer, ProxyConfig::default())),
             lookup: Arc::new(lookup),
-        })
+        }
     }
 
     /// The port on 127.0.0.1.
@@ -119,7 +141,10 @@ impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
 
 impl Port {
     async fn open(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+        Self::of(TcpListener::bind(address).await?)
+    }
+
+    fn of(listener: TcpListener) -> io::Result<Self> {
         let number = listener.local_addr()?.port();
         Ok(Self { listener, number })
     }

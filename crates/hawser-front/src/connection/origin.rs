@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hawser_capture::process::Process;
@@ -22,6 +23,8 @@ pub struct Origin {
     pub cgroup: Option<String>,
     /// The class that it marks its packets with (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// The host that it runs on, where that is known to be another one.
+    pub host: Option<IpAddr>,
     /// It runs on another machine, so that this one's own services are closed to it
     /// ([`ThisMachine`](crate::this_machine::ThisMachine)).
     pub is_elsewhere: bool,
@@ -32,7 +35,7 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the label of a stream that this application has asked for; its text comes as soon as
-    /// the program is known.
+    /// the program is known. Of one on another host it is that host's address.
     pub(crate) fn label(&self) -> Option<Label> {
         match (&self.program, self.sought.clone()) {
             (Some(program), _) => {
@@ -40,7 +43,10 @@ impl Origin {
                 Some(Arc::new(move || Some(Arc::clone(&program))))
             }
             (None, Some(sought)) => Some(Arc::new(move || sought.program())),
-            (None, None) => None,
+            (None, None) => {
+                let host: Arc<str> = self.host?.to_string().into();
+                Some(Arc::new(move || Some(Arc::clone(&host))))
+            }
         }
     }
 

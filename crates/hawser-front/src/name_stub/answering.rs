@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
-use hawser_wire::dns::{cut, datagram_limit, failure};
+use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure};
 
 use super::limits::Limits;
 
@@ -15,11 +15,32 @@ pub(super) struct Answering {
     pub(super) limits: Limits,
 }
 
+/// Whom a question was meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meant {
+    /// This server of the machine.
+    For(SocketAddr),
+    /// Whichever comes first. Such questions come from elsewhere, so nothing else is passed on.
+    ForAny,
+}
+
 impl Answering {
-    /// The answer to `query`, which was meant for `server`. If there is none, the answer says that
-    /// nobody could find out, so that a program on a machine without links need not wait. None for
-    /// what is no question.
-    pub(super) async fn answer(&self, query: &[u8], server: SocketAddr) -> Option<Vec<u8>> {
+    /// The answer to `query`. If there is none, the answer says that nobody could find out, so that
+    /// a program on a machine without links need not wait. None for what is no question.
+    pub(super) async fn answer(&self, query: &[u8], meant: Meant) -> Option<Vec<u8>> {
+        let server = match meant {
+            Meant::For(server) => server,
+            Meant::ForAny => {
+                DnsQuestion::decode(query)
+                    .ok()
+                    .filter(DnsQuestion::is_ordinary)?;
+                let servers = self.names.servers(&(self.links)()).await;
+                match servers.first() {
+                    Some(server) => *server,
+                    None => return failure(query),
+                }
+            }
+        };
         match self.names.answer(query, server, &(self.links)()).await {
             Ok(answer) => Some(answer),
             Err(error) => {
@@ -30,8 +51,8 @@ impl Answering {
     }
 
     /// The same as far as it fits what the program takes in a datagram.
-    pub(super) async fn datagram(&self, query: &[u8], server: SocketAddr) -> Option<Vec<u8>> {
-        let answer = self.answer(query, server).await?;
+    pub(super) async fn datagram(&self, query: &[u8], meant: Meant) -> Option<Vec<u8>> {
+        let answer = self.answer(query, meant).await?;
         match answer.len() > datagram_limit(query) {
             true => Some(cut(&answer)),
             false => Some(answer),

@@ -1,4 +1,4 @@
-//! The port that answers for one name server, over UDP and TCP.
+//! A port that answers for one name server, or for all of them, over UDP and TCP.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::answering::Answering;
+use super::answering::{Answering, Meant};
 
 /// A port, open until this is dropped.
 #[derive(Debug)]
@@ -25,8 +25,18 @@ impl Port {
     /// Opens a port that answers for `server`.
     pub(super) async fn open(server: SocketAddr, answering: Arc<Answering>) -> io::Result<Self> {
         let (listener, socket) = bind(server.ip()).await?;
+        Self::serve(listener, socket, Meant::For(server), answering)
+    }
+
+    /// Answers at this port, of the same number for both.
+    pub(super) fn serve(
+        listener: TcpListener,
+        socket: UdpSocket,
+        meant: Meant,
+        answering: Arc<Answering>,
+    ) -> io::Result<Self> {
         let number = listener.local_addr()?.port();
-        let stub = Stub { server, answering };
+        let stub = Stub { meant, answering };
         let tasks = [
             tokio::spawn(stub.clone().serve_datagrams(Arc::new(socket))),
             tokio::spawn(stub.serve_connections(listener)),
@@ -65,7 +75,7 @@ async fn bind(server: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
 
 #[derive(Clone)]
 struct Stub {
-    server: SocketAddr,
+    meant: Meant,
     answering: Arc<Answering>,
 }
 
@@ -94,7 +104,7 @@ impl Stub {
             };
             let (stub, socket, query) = (self.clone(), Arc::clone(&socket), query.to_vec());
             tokio::spawn(place.keep(async move {
-                if let Some(answer) = stub.answering.datagram(&query, stub.server).await {
+                if let Some(answer) = stub.answering.datagram(&query, stub.meant).await {
                     // A program that has gone hears nothing.
                     let _ = socket.send_to(&answer, from).await;
                 }
@@ -130,14 +140,19 @@ impl Stub {
         program.set_nodelay(true)?;
         while let Some(query) = read_message(&mut program).await? {
             let is_ordinary = DnsQuestion::decode(&query).is_ok_and(|it| it.is_ordinary());
-            if !is_ordinary {
-                return self.connect_to_server(program, &query).await;
+            match self.meant {
+                Meant::For(server) if !is_ordinary => {
+                    return connect_to_server(server, program, &query).await;
+                }
+                // No other host has a connection to a server of this one.
+                Meant::ForAny if !is_ordinary => return Ok(()),
+                _ => {}
             }
             let number = query.first_chunk().copied().map_or(0, u16::from_be_bytes);
             let Some(place) = self.answering.limits.question(from, number) else {
                 return Ok(());
             };
-            let answering = place.keep(self.answering.answer(&query, self.server));
+            let answering = place.keep(self.answering.answer(&query, self.meant));
             let Some(answer) = answering.await.flatten() else {
                 return Ok(());
             };
@@ -145,15 +160,19 @@ impl Stub {
         }
         Ok(())
     }
+}
 
-    async fn connect_to_server(&self, mut program: TcpStream, first: &[u8]) -> io::Result<()> {
-        let options = SocketOptions::default();
-        let server = connect_on_link(None, self.server, &options).await;
-        let mut server = server.map_err(io::Error::other)?;
-        write_message(&mut server, first).await?;
-        timeout(MAX_TRANSFER, copy_bidirectional(&mut program, &mut server)).await??;
-        Ok(())
-    }
+async fn connect_to_server(
+    server: SocketAddr,
+    mut program: TcpStream,
+    first: &[u8],
+) -> io::Result<()> {
+    let options = SocketOptions::default();
+    let server = connect_on_link(None, server, &options).await;
+    let mut server = server.map_err(io::Error::other)?;
+    write_message(&mut server, first).await?;
+    timeout(MAX_TRANSFER, copy_bidirectional(&mut program, &mut server)).await??;
+    Ok(())
 }
 
 /// The next message; none at the end, and of a program that sends none for long.

@@ -101,7 +101,7 @@ impl<D> Context<D> {
             DialError::TimedOut
         })?;
         Ok(Origin {
-            is_elsewhere: self.elsewhere.is_some(),
+            is_elsewhere: origin.is_elsewhere || self.elsewhere.is_some(),
             ..origin
         })
     }
