@@ -19,14 +19,13 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_config::{
-    ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet, PacketExit,
-    ServeConfig, UpConfig,
+    CaptureScope, ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet,
+    PacketExit, ServeConfig, UpConfig,
 };
 use hawser_net::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
 use hawser_types::{ByteCount, StreamId};
 
-use crate::daemon::proxy::captured::Scope;
 use shared::{link_name, network};
 
 pub(crate) use enclosed::EnclosedArgs;
@@ -268,9 +267,11 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) sctp_paths: Option<SctpPaths>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
-    /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
-    #[arg(long, value_name = "system|cgroup:PATH")]
-    pub(crate) capture: Option<Scope>,
+    /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. Or route all that
+    /// hosts behind an interface send (lan); needs root, or CAP_NET_ADMIN, nftables, and a gateway
+    /// with --packet-exit. May be repeated
+    #[arg(long, value_name = "system|cgroup:PATH|lan:NAME")]
+    pub(crate) capture: Vec<CaptureScope>,
     /// Let nothing leave this machine past Hawser from now on, until `hawser kill-switch off`, also
     /// after Hawser has ended or was killed. With --capture system and a gateway. What others have
     /// asked for by TCP or ping is answered as before: remote logins go on
@@ -476,6 +477,9 @@ impl UpArgs {
         config.kill_switch |= self.kill_switch;
         if !self.kill_switch_allow.is_empty() {
             config.kill_switch_allow.clone_from(&self.kill_switch_allow);
+        }
+        if !self.capture.is_empty() {
+            config.capture.clone_from(&self.capture);
         }
         config.web = self.web.or(config.web);
     }

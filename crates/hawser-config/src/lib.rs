@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod capture;
 mod connection;
 mod document;
 mod error;
@@ -24,6 +25,7 @@ mod user;
 use std::path::Path;
 
 pub use address::{HostPort, HostPortError, read_network};
+pub use capture::{CaptureScope, UnknownCaptureScope};
 pub use connection::ConnectionConfig;
 pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};

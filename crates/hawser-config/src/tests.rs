@@ -44,6 +44,7 @@ fn every_key_reaches_its_place() {
         allow-lan = true
         kill-switch = true
         kill-switch-allow = ["192.168.7.0/24"]
+        capture = ["system", "lan:eth1"]
         web = "127.0.0.1:7480"
         [session]
         scheduler = "least-rtt"
@@ -101,6 +102,8 @@ fn every_key_reaches_its_place() {
     );
     assert!(config.up.allow_lan && config.up.kill_switch);
     assert_eq!(config.up.kill_switch_allow[0].to_string(), "192.168.7.0/24");
+    let capture = config.up.capture.iter().map(ToString::to_string);
+    assert_eq!(capture.collect::<Vec<_>>(), ["system", "lan:eth1"]);
     let web = [config.up.web, config.serve.web].map(|web| web.unwrap().to_string());
     assert_eq!(web, ["127.0.0.1:7480", "[::1]:7481"]);
     let session = SessionConfig {
@@ -356,6 +359,7 @@ fn the_shipped_example_says_the_defaults() {
     assert!(config.links[1].rule.allowance.is_some());
     assert!(config.up.web.is_some() && config.serve.web.is_some());
     assert!(config.up.gateway.is_some() && !config.serve.advertise.is_empty());
+    assert_eq!(config.up.capture.len(), 2);
 }
 
 #[test]
@@ -365,6 +369,14 @@ fn the_defaults_are_those_of_a_session() {
         .session
         .for_session(config.serve.limits.streams_per_session);
     assert_eq!(session, hawser_session::SessionConfig::default());
+}
+
+#[test]
+fn what_is_captured_is_one_scope_or_a_list() {
+    let one = parse("up.capture = \"lan:eth1\"").up.capture;
+    assert_eq!(one, [CaptureScope::Lan("eth1".to_owned())]);
+    let wrong = error("up.capture = [\"system\", \"eth1\"]");
+    assert!(wrong.contains("\"lan:INTERFACE\""), "{wrong}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use crate::document::Section;
 use crate::link::{LINK_NAME, read_link_name};
 use crate::serve::{read_listen, read_web};
-use crate::{ConfigError, GatewaySource, read_network};
+use crate::{CaptureScope, ConfigError, GatewaySource, read_network};
 
 /// `[up]`: the proxy port and the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct UpConfig {
     pub kill_switch: bool,
     /// `kill-switch-allow`: networks that all programs reach all the same. Empty by default.
     pub kill_switch_allow: Vec<IpNet>,
+    /// `capture`: whose traffic is captured, one of these or a list. Nobody's by default.
+    pub capture: Vec<CaptureScope>,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -63,6 +65,7 @@ impl Default for UpConfig {
             no_password: false,
             kill_switch: false,
             kill_switch_allow: Vec::new(),
+            capture: Vec::new(),
             web: None,
         }
     }
@@ -81,6 +84,7 @@ impl TryFrom<Section<'_>> for UpConfig {
             "no-password",
             "kill-switch",
             "kill-switch-allow",
+            "capture",
             "web",
         ])?;
         let mut config = Self::default();
@@ -118,6 +122,12 @@ impl TryFrom<Section<'_>> for UpConfig {
             let networks = field.list(allowed)?;
             let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
             config.kill_switch_allow = read.collect::<Result<_, _>>()?;
+        }
+        if let Some(field) = section.field("capture") {
+            let allowed = "\"system\", \"cgroup:/PATH\", \"lan:INTERFACE\", or a list of these";
+            let entries = field.entries();
+            let read = entries.iter().map(|field| field.parse(allowed));
+            config.capture = read.collect::<Result<_, _>>()?;
         }
         config.web = read_web(&section)?;
         Ok(config)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::{Config, UpConfig};
+use hawser_config::{CaptureScope, Config, UpConfig};
 use hawser_control::Role;
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
@@ -18,11 +18,12 @@ use hawser_net::links::{LinkMonitor, OwnAddresses};
 use crate::args::UpArgs;
 use crate::daemon::Daemon;
 use crate::daemon::proxy::by_gateway::ByGateway;
-use crate::daemon::proxy::captured::{Capturing, Scope};
+use crate::daemon::proxy::captured::Capturing;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
+use crate::daemon::proxy::lan::Lans;
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
-use crate::daemon::proxy::packets::MachinePackets;
+use crate::daemon::proxy::packets::{CarriedPackets, Senders};
 use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
 use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
@@ -45,7 +46,9 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     // Before anything is sent.
     let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
-    let (_monitor, links) = LinkMonitor::start()
+    let scopes = Scopes::of(&config.capture)?;
+    let lans = Lans::find(scopes.lans.clone(), &config.links).await?;
+    let (_monitor, links) = LinkMonitor::start_without(scopes.lans)
         .await
         .context("can't follow the links")?;
     if let Some(missing) = missing_links(&config.links, &links.borrow()) {
@@ -64,6 +67,9 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         true => None,
         false => Target::find(setup, &setup.state, gateway, &config.links, &rules)?,
     };
+    if target.is_none() && lans.is_some() {
+        return Err(Usage(LAN_WITHOUT_GATEWAY.to_owned()).into());
+    }
     let mut subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
     subject.kill_switch = kill_switch.as_ref().map(KillSwitch::since);
     if target.is_none() && !args.direct {
@@ -79,11 +85,12 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         links: &links,
         rules: &rules,
         connection_rules: live_rules.subscribe(),
-        capture: args.capture.as_ref(),
+        programs: scopes.programs.as_ref(),
         gateway: gateway.as_ref(),
-        machine: ThisMachine::new(own),
+        machine: ThisMachine::new(own.clone()),
+        own,
     };
-    let served = way.serve(&daemon, proxy, subject).await;
+    let served = way.serve(&daemon, proxy, subject, lans).await;
     if let Some(gateway) = gateway {
         gateway.end().await;
     }
@@ -114,7 +121,7 @@ async fn kill_switch(
         }
         return Ok(found);
     }
-    if args.capture != Some(Scope::System) {
+    if !config.capture.contains(&CaptureScope::System) {
         return wrong(" needs --capture system: what is not captured would not leave at all");
     }
     if args.direct || (config.gateway.is_none() && !is_enrolled(&setup.state)?) {
@@ -124,6 +131,39 @@ async fn kill_switch(
     let kill_switch = turned_on.context("--kill-switch")?;
     tracing::warn!("the kill switch is on: `hawser kill-switch off` removes it");
     Ok(Some(kill_switch))
+}
+
+/// Whose traffic is captured, by what takes it.
+struct Scopes {
+    /// Programs of this machine.
+    programs: Option<CaptureScope>,
+    /// Interfaces with hosts behind them.
+    lans: Vec<String>,
+}
+
+impl Scopes {
+    fn of(all: &[CaptureScope]) -> anyhow::Result<Self> {
+        let mut scopes = Self {
+            programs: None,
+            lans: Vec::new(),
+        };
+        for scope in all {
+            match scope {
+                CaptureScope::Lan(name) if scopes.lans.contains(name) => {}
+                CaptureScope::Lan(name) => scopes.lans.push(name.clone()),
+                programs => {
+                    if let Some(other) = scopes.programs.replace(programs.clone()) {
+                        let problem = format!(
+                            "--capture {other} and --capture {programs}: programs are captured by \
+                             one of them"
+                        );
+                        return Err(Usage(problem).into());
+                    }
+                }
+            }
+        }
+        Ok(scopes)
+    }
 }
 
 /// Reads what the port needs, so that a mistake is told before anything is opened.
@@ -186,9 +226,11 @@ struct Serving<'a> {
     links: &'a Links,
     rules: &'a Arc<LinkRuleStore>,
     connection_rules: ConnectionRules,
-    capture: Option<&'a Scope>,
+    /// Whose connections are captured in the kernel.
+    programs: Option<&'a CaptureScope>,
     gateway: Option<&'a Enrolled>,
     machine: ThisMachine,
+    own: OwnAddresses,
 }
 
 impl Serving<'_> {
@@ -197,6 +239,7 @@ impl Serving<'_> {
         daemon: &Daemon,
         proxy: ProxyConfig,
         mut subject: ClientSubject,
+        lans: Option<Lans>,
     ) -> anyhow::Result<()> {
         let peering = self.peering(&subject.choice)?;
         let connection_rules = self.connection_rules.clone();
@@ -233,7 +276,7 @@ impl Serving<'_> {
             peering.as_ref().map(Peering::peers),
         );
         let dialer = dialer.guarding(self.machine.clone());
-        let served = self.serve_by(dialer, director, port).await;
+        let served = self.serve_by(dialer, director, port, lans).await;
         if let Some(peering) = peering {
             peering.sessions.close(END_PATIENCE).await;
         }
@@ -257,26 +300,30 @@ impl Serving<'_> {
         dialer: ConnectionDialer,
         director: SharedDirector,
         port: Port<'_>,
+        lans: Option<Lans>,
     ) -> anyhow::Result<()> {
         let dialer = Arc::new(dialer);
         let usage = self.gateway.map(|_| self.config.connection.gateway);
-        let packets = match (self.capture, self.gateway) {
-            (Some(Scope::System), Some(gateway)) => {
-                let client = Arc::clone(&gateway.client);
-                let links = self.links.clone();
+        let packets = match self.gateway {
+            Some(gateway) => {
+                let lans = lans.map(|lans| lans.take(&dialer, self.own.clone()));
+                let senders = Senders {
+                    machine: self.programs == Some(&CaptureScope::System),
+                    lans: lans.transpose()?,
+                };
+                let (client, links) = (Arc::clone(&gateway.client), self.links.clone());
                 let kill_switch = port.subject.kill_switch.clone();
-                let director = director.clone();
-                Some(MachinePackets::start(client, links, director, kill_switch))
+                CarriedPackets::start(senders, client, links, director.clone(), kill_switch)
             }
-            _ => None,
+            None => None,
         };
-        let capturing = self.capture.map(|scope| Capturing {
+        let capturing = self.programs.map(|scope| Capturing {
             scope,
             policy: self.config.connection.scheduler,
             director: director.clone(),
             rules: self.connection_rules.clone(),
             gateway: usage,
-            packets: packets.as_ref().map(MachinePackets::are_carried),
+            packets: packets.as_ref().and_then(CarriedPackets::of_machine),
         });
         let captured = match capturing {
             Some(capturing) => Some(capturing.start(&dialer).await),
@@ -343,5 +390,7 @@ impl Port<'_> {
     }
 }
 
+const LAN_WITHOUT_GATEWAY: &str = "--capture lan: needs a gateway that carries packets: enrol with \
+                                   one by --gateway, and leave --direct out";
 /// Longest time for a session to end in order.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

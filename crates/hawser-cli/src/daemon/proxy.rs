@@ -3,6 +3,7 @@
 pub(crate) mod by_gateway;
 pub(crate) mod captured;
 pub(crate) mod direct;
+pub(crate) mod lan;
 pub(crate) mod links;
 pub(crate) mod live_rules;
 pub(crate) mod packets;

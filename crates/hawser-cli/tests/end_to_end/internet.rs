@@ -14,7 +14,7 @@ use super::silent_link::{HAWSER, has_mounts};
 pub(crate) struct Internet {
     pub(crate) place: Place,
     pub(crate) gateway: Neighbour,
-    _server: Neighbour,
+    pub(crate) server: Neighbour,
 }
 
 impl Internet {
@@ -36,13 +36,23 @@ impl Internet {
         server.ip("link set far up");
         gateway.ip("address add 11.0.0.1/24 dev wan");
         server.ip(&format!("address add {SERVER}/24 dev far"));
-        serve_echoes(&server);
+        serve_echoes(&server, SERVER);
         let place = Place::new();
         Some(Self {
             place,
             gateway,
-            _server: server,
+            server,
         })
+    }
+
+    /// Gives the internet the other family as well.
+    pub(crate) fn add_ipv6(&self) {
+        self.gateway.ip("address add 2a00:11::1/64 dev wan nodad");
+        self.server
+            .ip(&format!("address add {SERVER_V6}/64 dev far nodad"));
+        self.gateway
+            .ip(&format!("route add default via {SERVER_V6} dev wan"));
+        serve_echoes(&self.server, SERVER_V6);
     }
 
     pub(crate) fn serve(&self) -> Daemon {
@@ -110,10 +120,10 @@ pub(crate) fn missing() -> Option<&'static str> {
 }
 
 /// Mirrors datagrams and bytes, each at port 7.
-fn serve_echoes(server: &Neighbour) {
+fn serve_echoes(server: &Neighbour, at: &'static str) {
     serve_there(server, async move |ready| {
-        let datagrams = UdpSocket::bind((SERVER, 7)).await.unwrap();
-        let listener = TcpListener::bind((SERVER, 7)).await.unwrap();
+        let datagrams = UdpSocket::bind((at, 7)).await.unwrap();
+        let listener = TcpListener::bind((at, 7)).await.unwrap();
         ready.send(()).unwrap();
         let mirror = async {
             let mut bytes = vec![0; 65_536];
@@ -150,6 +160,7 @@ pub(crate) fn with_udp(script: &str) -> String {
 }
 
 pub(crate) const SERVER: &str = "11.0.0.2";
+pub(crate) const SERVER_V6: &str = "2a00:11::2";
 /// A datagram that comes back; it is sent again if that takes long.
 const UDP: &str = "
 import socket, sys, os, time

@@ -26,6 +26,7 @@ mod packets;
 mod peer;
 mod program;
 mod program_names;
+mod router;
 mod rules;
 mod service;
 mod silent_link;

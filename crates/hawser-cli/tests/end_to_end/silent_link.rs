@@ -80,7 +80,7 @@ impl Net {
         let mut serve = match asks {
             true => {
                 let mut command = self.router.command("unshare");
-                self.cover(&mut command, HAWSER);
+                cover(&self.place, &mut command, HAWSER);
                 command
             }
             false => self.router.command(HAWSER),
@@ -111,16 +111,8 @@ impl Net {
     /// `program`, which asks the name server over the first link.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
-        self.cover(&mut command, program);
+        cover(&self.place, &mut command, program);
         command
-    }
-
-    /// Arguments of `unshare` that run `program` with another `resolv.conf`.
-    fn cover(&self, unshare: &mut Command, program: &str) {
-        let config = self.place.path("resolv.conf");
-        let cover = format!("mount --bind {} /etc/resolv.conf", config.display());
-        unshare.args(["--mount", "--", "sh", "-c"]);
-        unshare.args([&format!("{cover} && exec \"$@\""), "sh", program]);
     }
 
     /// What the client remembers of its gateways.
@@ -194,6 +186,15 @@ pub(crate) fn each_silent(test: &str, body: impl Fn(&Net, &str)) {
     for silent in ["dsl", "lte"] {
         body(&Net::new(test), silent);
     }
+}
+
+/// Arguments of `unshare` that run `program` with the file `resolv.conf` of the place as the
+/// system's.
+pub(crate) fn cover(place: &Place, unshare: &mut Command, program: &str) {
+    let config = place.path("resolv.conf");
+    let cover = format!("mount --bind {} /etc/resolv.conf", config.display());
+    unshare.args(["--mount", "--", "sh", "-c"]);
+    unshare.args([&format!("{cover} && exec \"$@\""), "sh", program]);
 }
 
 pub(crate) fn has_mounts() -> bool {

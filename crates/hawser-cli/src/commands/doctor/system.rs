@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 
 use hawser_capture::{Capture, RunGroup, Settings};
 use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
+use hawser_net::lan;
 use hawser_net::unix_time::UnixTime;
 use hawser_types::ByteCount;
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -18,6 +19,7 @@ pub(super) fn check() -> Vec<Check> {
     checks.push(clock(UnixTime::now()));
     checks.push(capturing());
     checks.push(own_networks());
+    checks.push(routing());
     checks
 }
 
@@ -123,6 +125,19 @@ fn own_networks() -> Check {
             "run it as root, or change that setting",
         ),
         None => Check::ok(name, "permitted"),
+    }
+}
+
+/// What `hawser up --capture lan:` needs.
+fn routing() -> Check {
+    let name = "routing hosts behind this machine";
+    match lan::check_system() {
+        Ok(()) => Check::ok(name, "permitted"),
+        Err(error) => Check::warn(
+            name,
+            format!("{error}; `hawser up --capture lan:` can't route them"),
+            "install nftables, and run hawser as root or give it CAP_NET_ADMIN",
+        ),
     }
 }
 

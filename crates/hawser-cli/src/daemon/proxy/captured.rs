@@ -1,14 +1,13 @@
 //! `hawser up --capture`: connections of programs that know nothing of it, placed in the kernel.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_capture::process::{Process, is_outermost};
 use hawser_capture::{Capture, Origins, Settings, mount_point};
+use hawser_config::CaptureScope;
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::name_stub::NameStub;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
@@ -20,30 +19,20 @@ use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Programs whose connections are captured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// All programs of this host.
-    System,
-    /// The programs in a control group and below it: a folder, or a path from the root of the
-    /// hierarchy.
-    Group(PathBuf),
-}
-
-impl Scope {
-    fn folder(&self) -> anyhow::Result<PathBuf> {
-        let mount = mount_point()?;
-        Ok(match self {
-            Self::System => mount,
-            Self::Group(path) if path.starts_with(&mount) => path.clone(),
-            Self::Group(path) => mount.join(path.strip_prefix("/").unwrap_or(path)),
-        })
-    }
+/// The folder of the control group with the programs of `scope`; none where that is about hosts.
+fn folder(scope: &CaptureScope) -> anyhow::Result<Option<PathBuf>> {
+    let mount = mount_point()?;
+    Ok(match scope {
+        CaptureScope::System => Some(mount),
+        CaptureScope::Group(path) if path.starts_with(&mount) => Some(path.clone()),
+        CaptureScope::Group(path) => Some(mount.join(path.strip_prefix("/").unwrap_or(path))),
+        CaptureScope::Lan(_) => None,
+    })
 }
 
 /// The parts of a capture, and the facts known as it begins.
 pub(crate) struct Capturing<'a> {
-    pub(crate) scope: &'a Scope,
+    pub(crate) scope: &'a CaptureScope,
     pub(crate) policy: ConnectionPolicy,
     pub(crate) director: SharedDirector,
     pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
@@ -66,7 +55,8 @@ impl Capturing<'_> {
     pub(crate) async fn start<D: Dialer>(self, dialer: &Arc<D>) -> anyhow::Result<Captured> {
         let scope = self.scope;
         let settings = settings(self.policy);
-        let capture = Capture::start(&scope.folder()?, &settings);
+        let folder = folder(scope)?.context("hosts have no control group")?;
+        let capture = Capture::start(&folder, &settings);
         let mut capture = capture.with_context(|| format!("--capture {scope}"))?;
         let mut server = None;
         if let Some(usage) = self.gateway {
@@ -156,53 +146,5 @@ impl Lookup for Captives {
             },
             kept: (),
         })
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::System => f.write_str("system"),
-            Self::Group(path) => write!(f, "cgroup:{}", path.display()),
-        }
-    }
-}
-
-impl FromStr for Scope {
-    type Err = UnknownScope;
-
-    fn from_str(text: &str) -> Result<Self, UnknownScope> {
-        match text.split_once(':') {
-            None if text == "system" => Ok(Self::System),
-            Some(("cgroup", path)) if Path::new(path).is_absolute() => Ok(Self::Group(path.into())),
-            _ => Err(UnknownScope),
-        }
-    }
-}
-
-/// A text that says nothing of whose connections are to be captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected `system` or `cgroup:/PATH`")]
-pub(crate) struct UnknownScope;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scope_is_the_system_or_a_group() {
-        assert_eq!("system".parse(), Ok(Scope::System));
-        let group: Scope = "cgroup:/user.slice".parse().unwrap();
-        assert_eq!(group.to_string(), "cgroup:/user.slice");
-        for text in [
-            "",
-            "cgroup",
-            "cgroup:",
-            "cgroup:user.slice",
-            "systems",
-            "program:/x",
-        ] {
-            assert_eq!(text.parse::<Scope>(), Err(UnknownScope), "{text}");
-        }
     }
 }

@@ -1,11 +1,12 @@
-//! All packets of this machine that nothing else takes, over the gateway.
+//! Packets over the gateway: those of this machine that nothing else takes, and those of hosts
+//! behind it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::NameStub;
-use hawser_front::packets::{PacketTunnel, TunnelError, Wish};
+use hawser_front::packets::{Inner, PacketTunnel, TunnelError, Wish};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up};
 use hawser_net::unix_time::UnixTime;
@@ -13,29 +14,45 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::lan::{LanCapture, LanRouted};
 use super::links::Links;
 
 /// Since when a kill switch is on, if it is.
 pub(crate) type KillSwitchSince = watch::Receiver<Option<UnixTime>>;
 
 /// Packets are carried while this lives, whenever the gateway does that.
-pub(crate) struct MachinePackets {
+pub(crate) struct CarriedPackets {
     task: JoinHandle<()>,
     end: watch::Sender<bool>,
-    are_carried: watch::Receiver<bool>,
+    are_carried: Option<watch::Receiver<bool>>,
 }
 
-impl MachinePackets {
-    /// Begins as soon as a session is there. `kill_switch` says since when one is on.
+/// Whose packets are carried.
+pub(crate) struct Senders {
+    /// This machine itself.
+    pub(crate) machine: bool,
+    /// Hosts behind it.
+    pub(crate) lans: Option<LanCapture>,
+}
+
+impl CarriedPackets {
+    /// Begins as soon as a session is there. None where no packets are to be carried.
+    /// `kill_switch` says since when one is on.
     pub(crate) fn start(
+        senders: Senders,
         client: Arc<Client>,
         links: Links,
         director: SharedDirector,
         kill_switch: Option<KillSwitchSince>,
-    ) -> Self {
+    ) -> Option<Self> {
+        if !senders.machine && senders.lans.is_none() {
+            return None;
+        }
         let (carried, are_carried) = watch::channel(false);
         let (end, ended) = watch::channel(false);
+        let are_carried = senders.machine.then_some(are_carried);
         let carrying = Carrying {
+            senders,
             client,
             links,
             director,
@@ -43,15 +60,15 @@ impl MachinePackets {
             carried,
             ended,
         };
-        Self {
+        Some(Self {
             task: tokio::spawn(carrying.run()),
             end,
             are_carried,
-        }
+        })
     }
 
-    /// Whether the machine's routes lead to the tunnel.
-    pub(crate) fn are_carried(&self) -> watch::Receiver<bool> {
+    /// Whether the machine's routes lead to the tunnel; none where they are not to.
+    pub(crate) fn of_machine(&self) -> Option<watch::Receiver<bool>> {
         self.are_carried.clone()
     }
 
@@ -63,6 +80,7 @@ impl MachinePackets {
 }
 
 struct Carrying {
+    senders: Senders,
     client: Arc<Client>,
     links: Links,
     director: SharedDirector,
@@ -119,17 +137,47 @@ impl Carrying {
         set_up(&device, &wanted).await?;
         let tun = Tun::new(file)?;
         let names = Arc::new(NameStub::start(self.director.clone()).await);
-        let families = terms.client.addresses();
-        let routes = TunRoutes::begin(&device, families, self.links.clone()).await?;
+        let begun = self.lead_to(&device, terms.client, &names);
+        let (routes, lans) = begun.await?;
         tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");
-        self.carried.send_replace(true);
+        self.carried.send_replace(self.senders.machine);
         let outcome = tokio::select! {
             error = tunnel.carry(tun, names) => Err(error.into()),
             _ = ended.wait_for(|ended| *ended) => Ok(()),
         };
         self.carried.send_replace(false);
-        routes.end().await;
+        if let Some(routes) = routes {
+            routes.end().await;
+        }
+        if let Some(lans) = lans {
+            lans.end().await;
+        }
         outcome
+    }
+
+    /// Leads packets to the device.
+    async fn lead_to(
+        &self,
+        device: &str,
+        own: Inner,
+        names: &NameStub,
+    ) -> anyhow::Result<(Option<TunRoutes>, Option<LanRouted>)> {
+        let lans = match &self.senders.lans {
+            Some(lans) => Some(lans.route(device, own.addresses(), names).await?),
+            None => None,
+        };
+        if !self.senders.machine {
+            return Ok((None, lans));
+        }
+        match TunRoutes::begin(device, own.addresses(), self.links.clone()).await {
+            Ok(routes) => Ok((Some(routes), lans)),
+            Err(error) => {
+                if let Some(lans) = lans {
+                    lans.end().await;
+                }
+                Err(error.into())
+            }
+        }
     }
 }
 

@@ -1,0 +1,148 @@
+//! `hawser up --capture lan:INTERFACE`: hosts behind this machine, of which it is the router.
+
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use hawser_front::name_stub::{NameStub, StubPort};
+use hawser_front::redirect::{Forwarded, RedirectServer};
+use hawser_front::transport::Dialer;
+use hawser_net::guard::Guard;
+use hawser_net::lan::{
+    LanPlan, LanPorts, LanRouting, check, check_system, listen, listen_for_names,
+};
+use hawser_net::links::{OwnAddresses, list_links};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// The interfaces that are wanted, and that can be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Lans {
+    interfaces: Vec<String>,
+}
+
+impl Lans {
+    /// Checks that these interfaces, and this machine, can do it. `links` are those that the user
+    /// has named. None where no interface is wanted.
+    pub(crate) async fn find(
+        interfaces: Vec<String>,
+        links: &[String],
+    ) -> anyhow::Result<Option<Self>> {
+        if interfaces.is_empty() {
+            return Ok(None);
+        }
+        let all = list_links().await.context("can't list the links")?;
+        let lans = Self { interfaces };
+        let checked = check(&lans.interfaces, &all, links);
+        checked.with_context(|| lans.flags())?;
+        let checked = spawn_blocking(check_system).await?;
+        checked.with_context(|| lans.flags())?;
+        Ok(Some(lans))
+    }
+
+    /// Opens the ports that take TCP of hosts; `dialer` makes the connections on from here.
+    pub(crate) fn take<D: Dialer>(
+        self,
+        dialer: &Arc<D>,
+        own: OwnAddresses,
+    ) -> anyhow::Result<LanCapture> {
+        let v4 = listen(false).with_context(|| self.flags())?;
+        let v6 = listen(true);
+        let v6 = v6.inspect_err(|error| tracing::debug!(%error, "no IPv6 of hosts is taken"));
+        let forwarded = Forwarded::new(own);
+        let server = RedirectServer::with(v4, v6.ok(), Arc::clone(dialer), forwarded)?;
+        let ports = LanPorts {
+            v4: server.v4(),
+            v6: server.v6(),
+        };
+        let serving = server.run(std::future::pending());
+        Ok(LanCapture {
+            lans: self,
+            ports,
+            server: tokio::spawn(serving),
+        })
+    }
+
+    /// The flags that say so.
+    fn flags(&self) -> String {
+        let flags = self
+            .interfaces
+            .iter()
+            .map(|it| format!("--capture lan:{it}"));
+        flags.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The ports for hosts' connections, open until this is dropped. Nothing leads there yet.
+pub(crate) struct LanCapture {
+    lans: Lans,
+    ports: LanPorts,
+    server: JoinHandle<()>,
+}
+
+/// Hosts are routed for as long as this lives, or until it has ended.
+pub(crate) struct LanRouted {
+    routing: LanRouting,
+    _names: Vec<StubPort>,
+}
+
+impl LanCapture {
+    /// Leads what hosts send to the TUN device and to the ports, and answers what they ask this
+    /// machine as `names` does. `families`: the device's addresses.
+    pub(crate) async fn route(
+        &self,
+        device: &str,
+        families: impl Iterator<Item = IpAddr>,
+        names: &NameStub,
+    ) -> anyhow::Result<LanRouted> {
+        let mut guard = Command::new(std::env::current_exe()?);
+        guard.arg("guard");
+        let guard = Guard::start(guard).context("can't start a guard")?;
+        let plan = LanPlan {
+            interfaces: self.lans.interfaces.clone(),
+            device: device.to_owned(),
+            families: families.collect(),
+            ports: self.ports,
+        };
+        let routing = LanRouting::begin(plan, guard).await;
+        let routing = routing.with_context(|| self.lans.flags())?;
+        tracing::info!(interfaces = ?self.lans.interfaces, device, "hosts are routed");
+        Ok(LanRouted {
+            routing,
+            _names: self.answer(names).await,
+        })
+    }
+
+    /// Answers at the addresses of the interfaces, except where a name server does.
+    async fn answer(&self, names: &NameStub) -> Vec<StubPort> {
+        let links = list_links().await.unwrap_or_default().into_iter();
+        let lans = links.filter(|link| self.lans.interfaces.contains(&link.name));
+        let mut ports = Vec::new();
+        for lan in lans {
+            for address in &lan.addresses {
+                let opened = listen_for_names(&lan, *address);
+                let opened = opened.and_then(|(tcp, udp)| names.answer_at(tcp, udp));
+                match opened {
+                    Ok(port) => ports.push(port),
+                    Err(error) => {
+                        tracing::info!(%address, %error, "names are not answered at the port 53");
+                    }
+                }
+            }
+        }
+        ports
+    }
+}
+
+impl Drop for LanCapture {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl LanRouted {
+    /// Ends it; the network is as before when this returns.
+    pub(crate) async fn end(self) {
+        self.routing.end().await;
+    }
+}

@@ -1,0 +1,411 @@
+//! `hawser up --capture lan:INTERFACE`: hosts behind a router with two links, over a gateway to a
+//! third network. They have an address and a default route, and nothing of Hawser.
+
+mod scripts;
+
+use std::process::{Child, Command, Stdio};
+
+use hawser_skip::name_server::{NameServer, serve_names_if_asked};
+use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root, ip};
+use serde_json::Value;
+
+use super::connections::serve_there;
+use super::internet::{Internet, STREAM, said, with_udp};
+use super::program::{Daemon, Ended, Place, until};
+use super::silent_link::{HAWSER, cover};
+use scripts::{ALL, ALL_SAY, CALL, MUCH, OWN, OWN_SAYS, REACHED, STREAM_ONLY, TALK};
+
+/// A router with hosts behind it.
+struct Router {
+    /// Ended before their namespaces.
+    _names: [NameServer; 2],
+    net: Internet,
+    hosts: Vec<Neighbour>,
+    _switch: Neighbour,
+}
+
+impl Router {
+    /// None where a program is missing, which is told for `test`.
+    fn new(test: &str, hosts: usize) -> Option<Self> {
+        let net = Internet::new(test)?;
+        net.add_ipv6();
+        let switch = Neighbour::start();
+        ip("link add lan type veth peer name router");
+        switch.take("router");
+        switch.ip("link add switch type bridge");
+        switch.ip("link set switch up");
+        switch.ip("link set router master switch up");
+        ip("link set lan up");
+        ip("address add 192.168.77.1/24 dev lan");
+        ip("address add fd77::1/64 dev lan nodad");
+        // As distributions have it.
+        std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").unwrap();
+        let plug_in = |number: usize| {
+            let host = Neighbour::start();
+            ip(&format!("link add port{number} type veth peer name eth"));
+            switch.take(&format!("port{number}"));
+            host.take("eth");
+            switch.ip(&format!("link set port{number} master switch up"));
+            host.ip("link set lo up");
+            host.ip("link set eth up");
+            host.ip(&format!("address add {}/24 dev eth", v4(number)));
+            host.ip(&format!("address add {}/64 dev eth nodad", v6(number)));
+            host.ip("route add default via 192.168.77.1");
+            host.ip("-6 route add default via fd77::1");
+            host
+        };
+        let hosts = (0..hosts).map(plug_in).collect();
+        let at_gateway = NameServer::start(&net.gateway, test, "of.router=1.2.3.4");
+        let at_server = NameServer::start(&net.server, test, "of.server=5.6.7.8");
+        std::fs::write(net.place.path("resolv.conf"), "nameserver 10.1.0.1\n").unwrap();
+        Some(Self {
+            _names: [at_gateway, at_server],
+            net,
+            hosts,
+            _switch: switch,
+        })
+    }
+
+    fn place(&self) -> &Place {
+        &self.net.place
+    }
+
+    /// `hawser up` with these arguments, whose system asks the gateway's name server.
+    fn up(&self, arguments: &[&str]) -> Daemon {
+        let mut up = Command::new("unshare");
+        cover(self.place(), &mut up, HAWSER);
+        up.arg("--state").arg(self.place().path("client"));
+        up.args(["up", "--listen", "127.0.0.1:0", "--capture", "lan:lan"]);
+        up.args(arguments).stdin(Stdio::null());
+        let up = self.place().launch_command("client", up);
+        let is_routed = || up.log().contains("hosts are routed");
+        until("hosts are routed", is_routed, || up.log());
+        until(
+            "the proxy listens",
+            || up.listen(self.place()).is_some(),
+            || up.log(),
+        );
+        up
+    }
+
+    /// A script of Python at a host.
+    fn begin(&self, host: usize, script: &str) -> Child {
+        let mut python = self.hosts[host].command("python3");
+        python.args(["-c", &with_udp(script)]);
+        python.stdout(Stdio::piped()).stderr(Stdio::piped());
+        python.spawn().unwrap()
+    }
+
+    fn python(&self, host: usize, script: &str) -> String {
+        let ended = Ended::of(self.begin(host, script).wait_with_output().unwrap());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.out.trim().to_owned()
+    }
+
+    /// What a script says at each host, all at the same time.
+    fn at_all(&self, script: &str) -> Vec<String> {
+        let begun: Vec<Child> = (0..self.hosts.len())
+            .map(|host| self.begin(host, script))
+            .collect();
+        let ended = begun
+            .into_iter()
+            .map(|it| Ended::of(it.wait_with_output().unwrap()));
+        ended
+            .map(|ended| {
+                assert_eq!(ended.code, 0, "{ended:?}");
+                ended.out.trim().to_owned()
+            })
+            .collect()
+    }
+
+    /// The programs of open streams: of a host's, its address.
+    fn of_streams(&self) -> Vec<String> {
+        let ended = self.place().run("client", &["streams", "--json"]);
+        let report: Value = serde_json::from_str(&ended.out).unwrap_or_default();
+        let sessions = report["sessions"].as_array().into_iter().flatten();
+        let streams = sessions.flat_map(|it| it["streams"].as_array().into_iter().flatten());
+        let programs = streams.filter_map(|it| it["program"].as_str());
+        programs.map(str::to_owned).collect()
+    }
+}
+
+fn v4(host: usize) -> String {
+    format!("192.168.77.{}", host + 10)
+}
+
+fn v6(host: usize) -> String {
+    format!("fd77::{:x}", host + 10)
+}
+
+/// All that the program changes in the network of this namespace.
+fn state() -> Vec<String> {
+    let say = |program: &str, arguments: &str| {
+        let text = said(Command::new(program).args(arguments.split(' ')));
+        // Addresses of single links come a moment after the links.
+        let lines = text.lines().filter(|line| !line.contains("fe80::"));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        lines.sort();
+        format!("{program} {arguments}:\n{}", lines.join("\n"))
+    };
+    let settings = "for f in /proc/sys/net/ipv4/ip_forward \
+                    /proc/sys/net/ipv[46]/conf/*/forwarding \
+                    /proc/sys/net/ipv4/conf/*/rp_filter \
+                    /proc/sys/net/ipv6/conf/*/accept_ra; do echo $f $(cat $f); done";
+    vec![
+        say("ip", "rule"),
+        say("ip", "-6 rule"),
+        say("ip", "-4 route show table all"),
+        say("ip", "-6 route show table all"),
+        say("nft", "list ruleset"),
+        said(Command::new("sh").args(["-c", settings])),
+    ]
+}
+
+#[test]
+fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the_end() {
+    let test = "router::hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_\
+                the_end";
+    in_namespace(test, || {
+        serve_names_if_asked();
+        let Some(router) = Router::new(test, 3) else {
+            return;
+        };
+        let before = state();
+        let gateway = router.net.serve();
+        let up = router.up(&["--gateway", &router.place().invite()]);
+        let log = || format!("{}\n{}", up.log(), gateway.log());
+        let during = state();
+        for said in router.at_all(ALL) {
+            assert_eq!(said, ALL_SAY, "{}", log());
+        }
+        assert!(router.net.counter("packets-packets-up") > 9, "{}", log());
+        // While a host has a connection, it is a stream, and nothing of it goes as packets.
+        let mut talking = router.begin(1, TALK);
+        let is_stream = || router.of_streams().contains(&v4(1));
+        until("a stream of the host's", is_stream, || {
+            format!("{:?}\n{}", router.of_streams(), log())
+        });
+        let packets = router.net.counter("packets-packets-up");
+        assert_eq!(router.python(2, STREAM_ONLY), "True");
+        let after = router.net.counter("packets-packets-up");
+        assert!(after < packets + 50, "{packets}, {after}: {}", log());
+        let _ = talking.kill();
+        let _ = talking.wait();
+        up.kill();
+        let is_as_before = || state() == before;
+        until("all is as before", is_as_before, || {
+            format!("{:#?}", state())
+        });
+        let up = router.up(&[]);
+        assert_eq!(state()[..2], during[..2]);
+        assert_eq!(router.python(0, ALL), ALL_SAY, "{}", up.log());
+        up.end();
+        assert_eq!(state(), before);
+    });
+}
+
+#[test]
+fn twenty_hosts_call_ask_and_transfer_at_the_same_time() {
+    let test = "router::twenty_hosts_call_ask_and_transfer_at_the_same_time";
+    in_namespace(test, || {
+        serve_names_if_asked();
+        let Some(router) = Router::new(test, 20) else {
+            return;
+        };
+        let gateway = router.net.serve();
+        let up = router.up(&["--gateway", &router.place().invite()]);
+        let log = || format!("{}\n{}", up.log(), gateway.log());
+        for said in router.at_all(ALL) {
+            assert_eq!(said, ALL_SAY, "{}", log());
+        }
+        for (script, what) in [(CALL, "packets of a call"), (MUCH, "bytes by TCP")] {
+            let said = router.at_all(script).into_iter();
+            let got: Vec<f64> = said.map(|it| it.parse().unwrap()).collect();
+            assert!(got.iter().all(|it| *it > 0.0), "{what}: {got:?}\n{}", log());
+            let least = got.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = got.iter().copied().fold(0.0, f64::max);
+            println!(
+                "{what}: {least} to {most} a host, Jain's index {:.3}",
+                jain(&got)
+            );
+        }
+        up.end();
+    });
+}
+
+/// How even shares are, from 0 to 1 (Jain's index).
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|it| it * it).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+#[test]
+fn hosts_reach_no_more_of_the_router_than_without_hawser() {
+    let test = "router::hosts_reach_no_more_of_the_router_than_without_hawser";
+    in_namespace(test, || {
+        serve_names_if_asked();
+        let Some(router) = Router::new(test, 1) else {
+            return;
+        };
+        // The router forwards, and the provider knows the way back.
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        router
+            .net
+            .gateway
+            .ip("route add 192.168.77.0/24 via 10.1.0.2");
+        serve_here("127.0.0.1:8000");
+        serve_here("10.1.0.2:8001");
+        serve_there(&router.net.gateway, async move |ready| {
+            let listener = tokio::net::TcpListener::bind("10.1.0.1:7").await.unwrap();
+            ready.send(()).unwrap();
+            while let Ok((mut stream, from)) = listener.accept().await {
+                let seen = format!("{}\n", from.ip());
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, seen.as_bytes()).await;
+            }
+        });
+        let before = router.python(0, REACHED);
+        assert_eq!(before, "no here no no no 192.168.77.10");
+        let gateway = router.net.serve();
+        let up = router.up(&["--gateway", &router.place().invite()]);
+        let log = || format!("{}\n{}", up.log(), gateway.log());
+        assert_eq!(router.python(0, REACHED), before, "{}", log());
+        // A program of the router that finds the port leads nowhere by it.
+        let table = said(Command::new("nft").args(["list", "table", "inet", "hawser_lan_hawser0"]));
+        let port = table.split("to 127.0.0.1:").nth(1).unwrap();
+        let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+        let stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}"));
+        let read = stream.and_then(|mut it| std::io::Read::read(&mut it, &mut [0]));
+        assert!(!matches!(read, Ok(1..)), "{read:?}");
+        // Who comes from outside finds no host.
+        let mut ping = router.net.gateway.command("python3");
+        let from_outside = format!("print(echo(udp(), ('{}', 9), b'x', tries=1))", v4(0));
+        ping.args(["-c", &with_udp(&from_outside)]);
+        assert_eq!(said(&mut ping), "False");
+        up.end();
+        assert_eq!(router.python(0, REACHED), before);
+    });
+}
+
+#[test]
+fn what_a_router_lacks_is_told() {
+    let test = "router::what_a_router_lacks_is_told";
+    in_namespace(test, || {
+        serve_names_if_asked();
+        let Some(router) = Router::new(test, 1) else {
+            return;
+        };
+        let up = |arguments: &[&str]| {
+            let always = ["up", "--listen", "127.0.0.1:0"];
+            router
+                .place()
+                .run("client", &[&always[..], arguments].concat())
+        };
+        up(&["--capture", "lan:lan"]).expect(2, "--capture lan: needs a gateway");
+        up(&["--capture", "lan:lan", "--direct"]).expect(2, "--capture lan: needs a gateway");
+        up(&["--capture", "lan:eth9"]).expect(
+            1,
+            "--capture lan:eth9: no interface is called eth9; there are lo, ",
+        );
+        let config = router.place().path("hawser.toml");
+        std::fs::write(&config, "[up]\ncapture = \"lan:eth8\"\n").unwrap();
+        up(&["--config", config.to_str().unwrap()])
+            .expect(1, "--capture lan:eth8: no interface is called eth8");
+        up(&["--capture", "lan:dsl"]).expect(1, "dsl is a link: a default route leads by it");
+        up(&["--capture", "lan:lan", "--link", "lan"]).expect(1, "one of the links that are");
+        up(&["--capture", "lan:"]).expect(2, "expected `system`, `cgroup:/PATH` or");
+        up(&["--capture", "system", "--capture", "cgroup:/x"]).expect(2, "one of them");
+        let mut without = router
+            .place()
+            .hawser("client", &["up", "--capture", "lan:lan"]);
+        let ended = Ended::of(without.env("PATH", "/nowhere").output().unwrap());
+        ended.expect(1, "cannot run nft, which the package nftables has");
+        let mut by_nobody = Command::new("setpriv");
+        by_nobody.args(["--bounding-set", "-all", "--inh-caps", "-all", "--", HAWSER]);
+        by_nobody.arg("--state").arg(router.place().path("client"));
+        by_nobody.args(["up", "--capture", "lan:lan"]);
+        let ended = Ended::of(by_nobody.output().unwrap());
+        ended.expect(1, "it takes root, or CAP_NET_ADMIN");
+    });
+}
+
+#[test]
+fn while_the_gateway_carries_no_packets_hosts_are_left_alone() {
+    let test = "router::while_the_gateway_carries_no_packets_hosts_are_left_alone";
+    in_namespace(test, || {
+        serve_names_if_asked();
+        let Some(router) = Router::new(test, 1) else {
+            return;
+        };
+        let before = state();
+        let mut serve = router.net.gateway.command(HAWSER);
+        serve.arg("--state").arg(router.place().path("gateway"));
+        serve.args([
+            "serve",
+            "--listen",
+            "0.0.0.0:7443",
+            "--advertise",
+            "10.1.0.1",
+        ]);
+        serve
+            .arg("--invite-file")
+            .arg(router.place().path("invite"));
+        let gateway = router.place().launch_command("gateway", serve);
+        let listens = || gateway.listen(router.place()).is_some();
+        until("the gateway listens", listens, || gateway.log());
+        let arguments = [
+            "--capture",
+            "lan:lan",
+            "--gateway",
+            &router.place().invite(),
+        ];
+        let always = ["up", "--listen", "127.0.0.1:0"];
+        let up = router
+            .place()
+            .launch("client", &[&always[..], &arguments[..]].concat());
+        let is_told = || up.log().contains("needs `hawser serve --packet-exit nat`");
+        until("it is told", is_told, || up.log());
+        assert_eq!(state(), before);
+        up.end();
+    });
+}
+
+#[test]
+fn a_router_sends_its_own_packets_by_the_same_tunnel_if_that_is_wanted() {
+    let test = "router::a_router_sends_its_own_packets_by_the_same_tunnel_if_that_is_wanted";
+    in_namespace_of_root(test, || {
+        serve_names_if_asked();
+        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
+        if tried.code != 0 {
+            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+            return;
+        }
+        let Some(router) = Router::new(test, 2) else {
+            return;
+        };
+        let before = state();
+        let gateway = router.net.serve();
+        let up = router.up(&["--capture", "system", "--gateway", &router.place().invite()]);
+        let log = || format!("{}\n{}", up.log(), gateway.log());
+        for said in router.at_all(ALL) {
+            assert_eq!(said, ALL_SAY, "{}", log());
+        }
+        let mut own = Command::new("python3");
+        own.args(["-c", &with_udp(&format!("{OWN}{STREAM}"))]);
+        assert_eq!(said(&mut own), OWN_SAYS, "{}", log());
+        let way = said(Command::new("ip").args(["route", "get", "11.0.0.2"]));
+        assert!(way.contains("dev hawser0"), "{way}");
+        up.end();
+        assert_eq!(state(), before);
+    });
+}
+
+/// Says that it is here, to everybody.
+fn serve_here(address: &'static str) {
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = std::io::Write::write_all(&mut stream.unwrap(), b"here\n");
+        }
+    });
+}
