@@ -306,12 +306,12 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
 
 /// The rules that take TCP, after other tables have changed destinations (-100). Only what would
 /// be forwarded by a default route is taken: nothing that is for this machine itself, and nothing
-/// that has a route of its own.
+/// that has a route of its own. The mark stays on what is taken, and leads it here.
 fn taking(plan: &LanPlan) -> String {
     let lans = set_of(&plan.interfaces);
     let (set, clear) = (
-        format!("meta mark set meta mark or {:#x}", rules::QUESTION),
-        format!("meta mark set meta mark and {:#x}", !rules::QUESTION),
+        format!("meta mark set meta mark or {:#x}", rules::TAKEN),
+        format!("meta mark set meta mark and {:#x}", !rules::TAKEN),
     );
     let mut taking = format!(
         "iifname != {lans} accept; meta l4proto != tcp accept; \
@@ -324,7 +324,7 @@ fn taking(plan: &LanPlan) -> String {
         }
     }
     taking += &format!(
-        "{set}; fib daddr . mark oif exists {clear} accept; {clear}; \
+        "{set}; fib daddr . mark oif exists {clear} accept; \
          ip daddr {{ {NOWHERE_V4} }} drop; ip6 daddr {{ {NOWHERE_V6} }} drop; "
     );
     let v4 = plan.ports.v4;

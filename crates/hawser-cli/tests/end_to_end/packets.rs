@@ -184,7 +184,7 @@ fn what_a_tunnel_lacks_is_told() {
 }
 
 /// The processes that a process has started, and those that these have.
-fn below(process: u32) -> Vec<u32> {
+pub(crate) fn below(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter();
     let lists = tasks
         .flatten()

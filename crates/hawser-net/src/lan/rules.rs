@@ -7,7 +7,6 @@
 use std::net::IpAddr;
 
 use futures_util::TryStreamExt as _;
-use rtnetlink::packet_route::IpProtocol;
 use rtnetlink::packet_route::route::{RouteScope, RouteType};
 use rtnetlink::packet_route::rule::{RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RuleAddRequest};
@@ -64,41 +63,36 @@ async fn add_all(
         let rules = interfaces
             .iter()
             .flat_map(|name| of_interface(handle, name));
-        for rule in rules.chain(of_question(handle)) {
+        for rule in rules.chain(of_taken(handle)) {
             add(rule, version.clone()).await?;
         }
     }
     Ok(())
 }
 
-/// What comes by an interface goes by the main table where that has a route which is no default
-/// route. Otherwise TCP goes to this machine, and everything else to the device.
-fn of_interface(handle: &Handle, name: &str) -> [RuleAddRequest; 3] {
+/// What has the mark goes by the main table where that has a route which is no default route, and
+/// otherwise to this machine. Questions of the table of nftables have the mark, and what it takes.
+fn of_taken(handle: &Handle) -> [RuleAddRequest; 2] {
     let rule = |preference, table| {
-        routing_rules::new(handle, preference, table).input_interface(name.to_owned())
-    };
-    let mut of_tcp = rule(TCP_HERE, HERE_TABLE);
-    let is_tcp = RuleAttribute::IpProtocol(IpProtocol::Tcp);
-    of_tcp.message_mut().attributes.push(is_tcp);
-    [
-        without_default_routes(rule(NOT_BY_DEFAULT, MAIN)),
-        of_tcp,
-        rule(TO_DEVICE, DEVICE_TABLE),
-    ]
-}
-
-/// The same for the question of the table of nftables whether TCP goes to this machine. Such a
-/// question has no way in, so it has a mark.
-fn of_question(handle: &Handle) -> [RuleAddRequest; 2] {
-    let rule = |preference, table| {
-        let mut rule = routing_rules::new(handle, preference, table).fw_mark(QUESTION);
-        let mask = RuleAttribute::FwMask(QUESTION);
+        let mut rule = routing_rules::new(handle, preference, table).fw_mark(TAKEN);
+        let mask = RuleAttribute::FwMask(TAKEN);
         rule.message_mut().attributes.push(mask);
         rule
     };
     [
-        without_default_routes(rule(QUESTION_NOT_BY_DEFAULT, MAIN)),
-        rule(QUESTION_HERE, HERE_TABLE),
+        without_default_routes(rule(TAKEN_NOT_BY_DEFAULT, MAIN)),
+        rule(TAKEN_HERE, HERE_TABLE),
+    ]
+}
+
+/// Likewise what else comes by an interface, to the device.
+fn of_interface(handle: &Handle, name: &str) -> [RuleAddRequest; 2] {
+    let rule = |preference, table| {
+        routing_rules::new(handle, preference, table).input_interface(name.to_owned())
+    };
+    [
+        without_default_routes(rule(NOT_BY_DEFAULT, MAIN)),
+        rule(TO_DEVICE, DEVICE_TABLE),
     ]
 }
 
@@ -109,25 +103,24 @@ async fn remove_all(handle: &Handle) {
 }
 
 fn is_ours(rule: &RuleMessage) -> bool {
-    let is_question = |it: &RuleAttribute| matches!(it, RuleAttribute::FwMark(QUESTION));
+    let is_marked = |it: &RuleAttribute| matches!(it, RuleAttribute::FwMark(TAKEN));
     match preference(rule) {
-        Some(QUESTION_NOT_BY_DEFAULT | QUESTION_HERE) => rule.attributes.iter().any(is_question),
-        Some(NOT_BY_DEFAULT | TCP_HERE | TO_DEVICE) => way_in(rule).is_some_and(|it| it != "lo"),
+        Some(TAKEN_NOT_BY_DEFAULT | TAKEN_HERE) => rule.attributes.iter().any(is_marked),
+        Some(NOT_BY_DEFAULT | TO_DEVICE) => way_in(rule).is_some_and(|name| name != "lo"),
         _ => false,
     }
 }
 
-/// The bit of a packet's mark that stands for the question; it is gone before the packet goes on.
-pub(super) const QUESTION: u32 = 0x1000_0000;
+/// The bit of a packet's mark that says that this machine takes it, if the routes agree.
+pub(super) const TAKEN: u32 = 0x1000_0000;
 /// Everything in it is this machine's.
 const HERE_TABLE: u32 = 5211;
 /// Everything in it goes to the device.
 const DEVICE_TABLE: u32 = 5212;
-/// Before the rules for what this machine itself sends (5208 to 5210), since the kernel takes the
-/// question for such.
-const QUESTION_NOT_BY_DEFAULT: u32 = 5206;
-const QUESTION_HERE: u32 = 5207;
+/// Before the rules for what this machine itself sends (5208 to 5210), since the kernel takes
+/// questions for such.
+const TAKEN_NOT_BY_DEFAULT: u32 = 5206;
+const TAKEN_HERE: u32 = 5207;
 /// Before the main table (32766), and in this order.
 const NOT_BY_DEFAULT: u32 = 5211;
-const TCP_HERE: u32 = 5212;
-const TO_DEVICE: u32 = 5213;
+const TO_DEVICE: u32 = 5212;

@@ -135,5 +135,5 @@ def reached(host, port):
     except OSError:
         return 'no'
 print(reached('192.168.77.1', 8000), reached('10.1.0.2', 8001), reached('169.254.7.7', 8001),
-      reached('240.0.0.1', 8001), reached('192.168.77.99', 7), reached('10.1.0.1', 7))
+      reached('240.0.0.1', 8001), reached('11.0.0.9', 8002), reached('192.168.77.99', 7), reached('10.1.0.1', 7))
 ";
