@@ -2,166 +2,21 @@
 //! third network. They have an address and a default route, and nothing of Hawser.
 
 mod scripts;
+mod stage;
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use hawser_skip::name_server::{NameServer, serve_names_if_asked};
-use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root, ip};
+use hawser_skip::name_server::serve_names_if_asked;
+use hawser_skip::namespace::{in_namespace, in_namespace_of_root};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 use super::connections::serve_there;
-use super::internet::{Internet, STREAM, said, with_udp};
+use super::internet::{STREAM, said, with_udp};
 use super::packets::below;
-use super::program::{Daemon, Ended, Place, until};
-use super::silent_link::{HAWSER, cover};
-use scripts::{ALL, ALL_SAY, CALL, MUCH, OWN, OWN_SAYS, REACHED, STREAM_ONLY, TALK};
-
-/// A router with hosts behind it.
-struct Router {
-    /// Ended before their namespaces.
-    _names: [NameServer; 2],
-    net: Internet,
-    hosts: Vec<Neighbour>,
-    _switch: Neighbour,
-}
-
-impl Router {
-    /// None where a program is missing, which is told for `test`.
-    fn new(test: &str, hosts: usize) -> Option<Self> {
-        let net = Internet::new(test)?;
-        net.add_ipv6();
-        let switch = Neighbour::start();
-        ip("link add lan type veth peer name router");
-        switch.take("router");
-        switch.ip("link add switch type bridge");
-        switch.ip("link set switch up");
-        switch.ip("link set router master switch up");
-        ip("link set lan up");
-        ip("address add 192.168.77.1/24 dev lan");
-        ip("address add fd77::1/64 dev lan nodad");
-        // As distributions have it.
-        std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").unwrap();
-        let plug_in = |number: usize| {
-            let host = Neighbour::start();
-            ip(&format!("link add port{number} type veth peer name eth"));
-            switch.take(&format!("port{number}"));
-            host.take("eth");
-            switch.ip(&format!("link set port{number} master switch up"));
-            host.ip("link set lo up");
-            host.ip("link set eth up");
-            host.ip(&format!("address add {}/24 dev eth", v4(number)));
-            host.ip(&format!("address add {}/64 dev eth nodad", v6(number)));
-            host.ip("route add default via 192.168.77.1");
-            host.ip("-6 route add default via fd77::1");
-            host
-        };
-        let hosts = (0..hosts).map(plug_in).collect();
-        let at_gateway = NameServer::start(&net.gateway, test, "of.router=1.2.3.4");
-        let at_server = NameServer::start(&net.server, test, "of.server=5.6.7.8");
-        std::fs::write(net.place.path("resolv.conf"), "nameserver 10.1.0.1\n").unwrap();
-        Some(Self {
-            _names: [at_gateway, at_server],
-            net,
-            hosts,
-            _switch: switch,
-        })
-    }
-
-    fn place(&self) -> &Place {
-        &self.net.place
-    }
-
-    /// `hawser up` with these arguments, whose system asks the gateway's name server.
-    fn up(&self, arguments: &[&str]) -> Daemon {
-        let mut up = Command::new("unshare");
-        cover(self.place(), &mut up, HAWSER);
-        up.arg("--state").arg(self.place().path("client"));
-        up.args(["up", "--listen", "127.0.0.1:0", "--capture", "lan:lan"]);
-        up.args(arguments).stdin(Stdio::null());
-        let up = self.place().launch_command("client", up);
-        let is_routed = || up.log().contains("hosts are routed");
-        until("hosts are routed", is_routed, || up.log());
-        until(
-            "the proxy listens",
-            || up.listen(self.place()).is_some(),
-            || up.log(),
-        );
-        up
-    }
-
-    /// A script of Python at a host.
-    fn begin(&self, host: usize, script: &str) -> Child {
-        let mut python = self.hosts[host].command("python3");
-        python.args(["-c", &with_udp(script)]);
-        python.stdout(Stdio::piped()).stderr(Stdio::piped());
-        python.spawn().unwrap()
-    }
-
-    fn python(&self, host: usize, script: &str) -> String {
-        let ended = Ended::of(self.begin(host, script).wait_with_output().unwrap());
-        assert_eq!(ended.code, 0, "{ended:?}");
-        ended.out.trim().to_owned()
-    }
-
-    /// What a script says at each host, all at the same time.
-    fn at_all(&self, script: &str) -> Vec<String> {
-        let begun: Vec<Child> = (0..self.hosts.len())
-            .map(|host| self.begin(host, script))
-            .collect();
-        let ended = begun
-            .into_iter()
-            .map(|it| Ended::of(it.wait_with_output().unwrap()));
-        ended
-            .map(|ended| {
-                assert_eq!(ended.code, 0, "{ended:?}");
-                ended.out.trim().to_owned()
-            })
-            .collect()
-    }
-
-    /// The programs of open streams: of a host's, its address.
-    fn of_streams(&self) -> Vec<String> {
-        let ended = self.place().run("client", &["streams", "--json"]);
-        let report: Value = serde_json::from_str(&ended.out).unwrap_or_default();
-        let sessions = report["sessions"].as_array().into_iter().flatten();
-        let streams = sessions.flat_map(|it| it["streams"].as_array().into_iter().flatten());
-        let programs = streams.filter_map(|it| it["program"].as_str());
-        programs.map(str::to_owned).collect()
-    }
-}
-
-fn v4(host: usize) -> String {
-    format!("192.168.77.{}", host + 10)
-}
-
-fn v6(host: usize) -> String {
-    format!("fd77::{:x}", host + 10)
-}
-
-/// All that the program changes in the network of this namespace.
-fn state() -> Vec<String> {
-    let say = |program: &str, arguments: &str| {
-        let text = said(Command::new(program).args(arguments.split(' ')));
-        // Addresses of single links come a moment after the links.
-        let lines = text.lines().filter(|line| !line.contains("fe80::"));
-        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
-        lines.sort();
-        format!("{program} {arguments}:\n{}", lines.join("\n"))
-    };
-    let settings = "for f in /proc/sys/net/ipv4/ip_forward \
-                    /proc/sys/net/ipv[46]/conf/*/forwarding \
-                    /proc/sys/net/ipv4/conf/*/rp_filter \
-                    /proc/sys/net/ipv6/conf/*/accept_ra; do echo $f $(cat $f); done";
-    vec![
-        say("ip", "rule"),
-        say("ip", "-6 rule"),
-        say("ip", "-4 route show table all"),
-        say("ip", "-6 route show table all"),
-        say("nft", "list ruleset"),
-        said(Command::new("sh").args(["-c", settings])),
-    ]
-}
+use super::program::{Ended, Place, until};
+use super::silent_link::HAWSER;
+use scripts::{ALL, ALL_SAY, ASK, CALL, MUCH, OWN, OWN_SAYS, REACHED, STREAM_ONLY, TALK};
+use stage::{Router, answer_names_here, serve_here, state, v4};
 
 #[test]
 fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the_end() {
@@ -350,34 +205,51 @@ fn while_the_gateway_carries_no_packets_hosts_are_left_alone() {
             return;
         };
         let before = state();
-        let mut serve = router.net.gateway.command(HAWSER);
-        serve.arg("--state").arg(router.place().path("gateway"));
-        serve.args([
-            "serve",
-            "--listen",
-            "0.0.0.0:7443",
-            "--advertise",
-            "10.1.0.1",
-        ]);
-        serve
-            .arg("--invite-file")
-            .arg(router.place().path("invite"));
-        let gateway = router.place().launch_command("gateway", serve);
-        let listens = || gateway.listen(router.place()).is_some();
-        until("the gateway listens", listens, || gateway.log());
-        let arguments = [
-            "--capture",
-            "lan:lan",
-            "--gateway",
-            &router.place().invite(),
-        ];
-        let always = ["up", "--listen", "127.0.0.1:0"];
-        let up = router
-            .place()
-            .launch("client", &[&always[..], &arguments[..]].concat());
-        let is_told = || up.log().contains("needs `hawser serve --packet-exit nat`");
-        until("it is told", is_told, || up.log());
+        let gateway = router.serve_streams();
+        let arguments = ["up", "--listen", "127.0.0.1:0", "--capture", "lan:lan"];
+        let invite = ["--gateway", &router.place().invite()];
+        let arguments = [&arguments[..], &invite].concat();
+        let up = router.place().launch("client", &arguments);
+        let complaints = || {
+            up.log()
+                .matches("needs `hawser serve --packet-exit nat`")
+                .count()
+        };
+        until("it is told", || complaints() == 1, || up.log());
         assert_eq!(state(), before);
+        gateway.end();
+        let gateway = router.net.serve();
+        let is_routed = || up.log().contains("hosts are routed");
+        until("hosts are routed", is_routed, || up.log());
+        assert_eq!(router.python(0, STREAM_ONLY), "True", "{}", gateway.log());
+        gateway.end();
+        let gateway = router.serve_streams();
+        until("it is told again", || complaints() == 2, || up.log());
+        until(
+            "all is as before",
+            || state() == before,
+            || format!("{:#?}", state()),
+        );
+        up.end();
+        gateway.end();
+    });
+}
+
+#[test]
+fn a_name_server_of_the_router_goes_on_answering() {
+    let test = "router::a_name_server_of_the_router_goes_on_answering";
+    in_namespace(test, || {
+        serve_names_if_asked();
+        let Some(router) = Router::new(test, 1) else {
+            return;
+        };
+        answer_names_here("192.168.77.1:53");
+        let gateway = router.net.serve();
+        let up = router.up(&["--gateway", &router.place().invite()]);
+        let said = router.python(0, ASK);
+        assert_eq!(said, "9.9.9.9 1.2.3.4", "{}\n{}", up.log(), gateway.log());
+        let problem = "names are not answered at port 53 address=192.168.77.1";
+        assert!(up.log().contains(problem), "{}", up.log());
         up.end();
     });
 }
@@ -409,15 +281,5 @@ fn a_router_sends_its_own_packets_by_the_same_tunnel_if_that_is_wanted() {
         assert!(way.contains("dev hawser0"), "{way}");
         up.end();
         assert_eq!(state(), before);
-    });
-}
-
-/// Says that it is here, to everybody.
-fn serve_here(address: &'static str) {
-    let listener = std::net::TcpListener::bind(address).unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let _ = std::io::Write::write_all(&mut stream.unwrap(), b"here\n");
-        }
     });
 }

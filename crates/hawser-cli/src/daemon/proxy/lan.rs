@@ -125,7 +125,7 @@ impl LanCapture {
                 match opened {
                     Ok(port) => ports.push(port),
                     Err(error) => {
-                        tracing::info!(%address, %error, "names are not answered at the port 53");
+                        tracing::info!(%address, %error, "names are not answered at port 53");
                     }
                 }
             }

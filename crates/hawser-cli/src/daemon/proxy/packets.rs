@@ -93,7 +93,7 @@ impl Carrying {
     async fn run(mut self) {
         let mut complaint = String::new();
         loop {
-            let Err(error) = self.carry().await else {
+            let Err(error) = self.carry(&mut complaint).await else {
                 return;
             };
             if let Some(TunnelError::Open(OpenStreamError::Closed)) = error.downcast_ref() {
@@ -116,8 +116,9 @@ impl Carrying {
         }
     }
 
-    /// Carries packets until that cannot go on, or until it is to end.
-    async fn carry(&mut self) -> anyhow::Result<()> {
+    /// Carries packets until that cannot go on, or until it is to end. Clears the last `complaint`
+    /// as soon as packets are carried.
+    async fn carry(&mut self, complaint: &mut String) -> anyhow::Result<()> {
         let wish = Wish {
             is_permanent: true,
             ..Wish::default()
@@ -140,6 +141,7 @@ impl Carrying {
         let begun = self.lead_to(&device, terms.client, &names);
         let (routes, lans) = begun.await?;
         tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");
+        complaint.clear();
         self.carried.send_replace(self.senders.machine);
         let outcome = tokio::select! {
             error = tunnel.carry(tun, names) => Err(error.into()),

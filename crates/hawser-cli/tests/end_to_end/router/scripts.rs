@@ -1,9 +1,35 @@
 //! What hosts, and the router itself, do in tests, in Python.
 
+/// How name servers are asked; before each script of a host.
+pub(super) const ASKING: &str = "
+import struct
+def question(name):
+    labels = b''.join(bytes([len(l)]) + l for l in name.encode().split(b'.'))
+    head = b'\\x12\\x34\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00'
+    return head + labels + b'\\0\\0\\1\\0\\1'
+def ask(server, name, family=socket.AF_INET):
+    query = question(name)
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.settimeout(2)
+    for i in range(10):
+        try:
+            s.sendto(query, (server, 53))
+            got = s.recvfrom(2000)[0]
+            if got[:2] == query[:2] and got[7] == 1:
+                return socket.inet_ntoa(got[-4:])
+        except OSError:
+            time.sleep(0.05)
+def ask_by_tcp(server, name):
+    query = question(name)
+    t = socket.create_connection((server, 53), timeout=50)
+    t.sendall(struct.pack('>H', len(query)) + query)
+    f = t.makefile('rb')
+    return socket.inet_ntoa(f.read(struct.unpack('>H', f.read(2))[0])[-4:])
+";
 /// What a host does: TCP, datagrams and pings of both families, and questions for names to the
 /// router and to another server.
 pub(super) const ALL: &str = "
-import struct, threading
+import threading
 def stream(to, size):
     t = socket.create_connection((to, 7), timeout=50)
     f = t.makefile('rb')
@@ -33,26 +59,6 @@ def ping(to):
         except OSError:
             time.sleep(0.05)
     return False
-def ask(server, name, family=socket.AF_INET):
-    labels = b''.join(bytes([len(l)]) + l for l in name.encode().split(b'.'))
-    query = b'\\x12\\x34\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00' + labels + b'\\0\\0\\1\\0\\1'
-    s = socket.socket(family, socket.SOCK_DGRAM)
-    s.settimeout(2)
-    for i in range(10):
-        try:
-            s.sendto(query, (server, 53))
-            got = s.recvfrom(2000)[0]
-            if got[:2] == query[:2] and got[7] == 1:
-                return socket.inet_ntoa(got[-4:])
-        except OSError:
-            time.sleep(0.05)
-def ask_by_tcp(server, name):
-    labels = b''.join(bytes([len(l)]) + l for l in name.encode().split(b'.'))
-    query = b'\\x12\\x34\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00' + labels + b'\\0\\0\\1\\0\\1'
-    t = socket.create_connection((server, 53), timeout=50)
-    t.sendall(struct.pack('>H', len(query)) + query)
-    f = t.makefile('rb')
-    return socket.inet_ntoa(f.read(struct.unpack('>H', f.read(2))[0])[-4:])
 print(*stream('11.0.0.2', 300000), *stream('2a00:11::2', 100000))
 print([n for n in [1, 1200, 9000] if echo(udp(), ('11.0.0.2', 7), os.urandom(n))])
 print([n for n in [1, 1200, 9000] if echo(udp6(), ('2a00:11::2', 7), os.urandom(n))])
@@ -111,6 +117,10 @@ print(echo(udp(), ('11.0.0.2', 7), os.urandom(1200)))
 ";
 pub(super) const OWN_SAYS: &str = "True
 11.0.0.1 True";
+/// The router, at an address where it has a name server and at one where it has none.
+pub(super) const ASK: &str = "
+print(ask('192.168.77.1', 'of.router'), ask('fd77::1', 'of.router', socket.AF_INET6))
+";
 pub(super) const TALK: &str = "
 t = socket.create_connection(('11.0.0.2', 7))
 while t.recv(1000):
