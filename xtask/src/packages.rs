@@ -144,7 +144,7 @@ const NEEDS: [Need; 13] = [
     Need {
         program: "nft",
         package: "nftables",
-        tests: "packets of programs in networks of their own",
+        tests: "packets of programs in networks of their own, and of hosts behind routers",
     },
     Need {
         program: "tcpdump",

@@ -257,6 +257,8 @@ fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
     if has(Family::V6) && !Family::V6.is_forwarded() {
         newly.push(Family::V6);
     }
+    // A run that was killed has such a table until its guard is done, and the kernel takes no
+    // second one: so that guard never undoes what begins here.
     let script = script(plan, &newly_v4, &newly);
     guard.begin_table(&table_of(&plan.device), &script)?;
     if has(Family::V4) {

@@ -16,7 +16,7 @@ use super::packets::below;
 use super::program::{Ended, Place, until};
 use super::silent_link::HAWSER;
 use scripts::{ALL, ALL_SAY, ASK, CALL, MUCH, OWN, OWN_SAYS, REACHED, STREAM_ONLY, TALK};
-use stage::{Router, answer_names_here, serve_here, state, v4};
+use stage::{Router, answer_names_here, doctor, serve_here, state, v4};
 
 #[test]
 fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the_end() {
@@ -187,6 +187,10 @@ fn what_a_router_lacks_is_told() {
             .hawser("client", &["up", "--capture", "lan:lan"]);
         let ended = Ended::of(without.env("PATH", "/nowhere").output().unwrap());
         ended.expect(1, "cannot run nft, which the package nftables has");
+        let mut without = router.place().hawser("client", &["doctor", "--json"]);
+        let check = doctor(without.env("PATH", "/nowhere"));
+        assert_eq!(check["status"], "warn", "{check}");
+        assert!(check.to_string().contains("cannot run nft"), "{check}");
         let mut by_nobody = Command::new("setpriv");
         by_nobody.args(["--bounding-set", "-all", "--inh-caps", "-all", "--", HAWSER]);
         by_nobody.arg("--state").arg(router.place().path("client"));

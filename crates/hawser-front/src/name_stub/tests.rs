@@ -9,12 +9,7 @@ use super::*;
 /// A name server that answers with so many bytes behind the question, over UDP and TCP; over TCP
 /// twice to what is no question. It counts what it hears.
 async fn server(length: usize) -> (SocketAddr, Arc<AtomicUsize>) {
-    let (listener, socket) = loop {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
-            break (listener, socket);
-        }
-    };
+    let (listener, socket) = ports().await;
     let address = listener.local_addr().unwrap();
     let heard = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&heard);
@@ -41,6 +36,16 @@ async fn server(length: usize) -> (SocketAddr, Arc<AtomicUsize>) {
         }
     });
     (address, heard)
+}
+
+/// Ports of the same number.
+async fn ports() -> (TcpListener, UdpSocket) {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
+            return (listener, socket);
+        }
+    }
 }
 
 /// An answer to `query` with one record of so many bytes.
@@ -146,6 +151,27 @@ async fn what_is_no_question_goes_to_the_server_as_it_is() {
     for _ in 0..2 {
         assert_eq!(read(&mut stream).await.unwrap(), answer(&update, 40));
     }
+}
+
+#[tokio::test]
+async fn other_hosts_get_answers_to_questions_and_nothing_else() {
+    // A machine that knows no name server.
+    let names = Names::with_root("/nonexistent".into());
+    let stub = NameStub::start_with(names, Vec::new).await;
+    let (listener, socket) = ports().await;
+    let address = listener.local_addr().unwrap();
+    let _port = stub.answer_at(listener, socket).unwrap();
+    let (query, mut update) = (question(7), question(8));
+    update[2] = 0x28;
+    let failure = hawser_wire::dns::failure(&query).unwrap();
+    let socket = asker(address).await;
+    socket.send(&update).await.unwrap();
+    assert_eq!(ask(&socket, &query).await, failure);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    write(&mut stream, &query).await;
+    assert_eq!(read(&mut stream).await, Some(failure));
+    write(&mut stream, &update).await;
+    assert_eq!(read(&mut stream).await, None);
 }
 
 #[tokio::test]

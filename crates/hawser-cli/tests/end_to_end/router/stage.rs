@@ -24,6 +24,11 @@ impl Router {
     /// None where a program is missing, which is told for `test`.
     pub(super) fn new(test: &str, hosts: usize) -> Option<Self> {
         let net = Internet::new(test)?;
+        let permitted = doctor(&mut net.place.hawser("client", &["doctor", "--json"]));
+        if permitted["status"] != "ok" {
+            hawser_skip::skip(&format!("end_to_end::{test}"), &permitted.to_string());
+            return None;
+        }
         net.add_ipv6();
         let switch = Neighbour::start();
         ip("link add lan type veth peer name router");
@@ -144,6 +149,14 @@ pub(super) fn v4(host: usize) -> String {
 
 pub(super) fn v6(host: usize) -> String {
     format!("fd77::{:x}", host + 10)
+}
+
+/// What `hawser doctor --json` says of routers.
+pub(super) fn doctor(command: &mut Command) -> Value {
+    let report: Value = serde_json::from_str(&said(command)).unwrap();
+    let mut checks = report["checks"].as_array().unwrap().iter();
+    let check = checks.find(|it| it["name"] == "routing hosts behind this machine");
+    check.unwrap().clone()
 }
 
 /// All that the program changes in the network of this namespace.
