@@ -60,10 +60,12 @@ async fn add_all(
         let out = default_route(index, *family, DEVICE_TABLE);
         handle.route().add(out).execute().await?;
         let version = version_of(*family);
-        let rules = interfaces
-            .iter()
-            .flat_map(|name| of_interface(handle, name));
-        for rule in rules.chain(of_taken(handle)) {
+        let mut rules = of_taken(handle, OWN).to_vec();
+        for name in interfaces {
+            rules.extend(of_taken(handle, name));
+            rules.extend(of_interface(handle, name));
+        }
+        for rule in rules {
             add(rule, version.clone()).await?;
         }
     }
@@ -71,10 +73,14 @@ async fn add_all(
 }
 
 /// What has the mark goes by the main table where that has a route which is no default route, and
-/// otherwise to this machine. Questions of the table of nftables have the mark, and what it takes.
-fn of_taken(handle: &Handle) -> [RuleAddRequest; 2] {
+/// otherwise to this machine: what comes by an interface and was taken, and questions of the table
+/// of nftables, which the kernel takes for this machine's own. What
+/// comes by other interfaces may have the mark for reasons of its own.
+fn of_taken(handle: &Handle, name: &str) -> [RuleAddRequest; 2] {
     let rule = |preference, table| {
-        let mut rule = routing_rules::new(handle, preference, table).fw_mark(TAKEN);
+        let mut rule = routing_rules::new(handle, preference, table)
+            .input_interface(name.to_owned())
+            .fw_mark(TAKEN);
         let mask = RuleAttribute::FwMask(TAKEN);
         rule.message_mut().attributes.push(mask);
         rule
@@ -106,11 +112,13 @@ fn is_ours(rule: &RuleMessage) -> bool {
     let is_marked = |it: &RuleAttribute| matches!(it, RuleAttribute::FwMark(TAKEN));
     match preference(rule) {
         Some(TAKEN_NOT_BY_DEFAULT | TAKEN_HERE) => rule.attributes.iter().any(is_marked),
-        Some(NOT_BY_DEFAULT | TO_DEVICE) => way_in(rule).is_some_and(|name| name != "lo"),
+        Some(NOT_BY_DEFAULT | TO_DEVICE) => way_in(rule).is_some_and(|name| name != OWN),
         _ => false,
     }
 }
 
+/// What stands for this machine itself as the way in.
+const OWN: &str = "lo";
 /// The bit of a packet's mark that says that this machine takes it, if the routes agree.
 pub(super) const TAKEN: u32 = 0x1000_0000;
 /// Everything in it is this machine's.
