@@ -20,10 +20,10 @@ use crate::daemon::Daemon;
 use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::captured::Capturing;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
-use crate::daemon::proxy::lan::Lans;
+use crate::daemon::proxy::lan::{LanCapture, Lans};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
-use crate::daemon::proxy::packets::{CarriedPackets, Senders};
+use crate::daemon::proxy::packets::{CarriedPackets, KillSwitchSince, Senders};
 use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
 use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
@@ -43,10 +43,10 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let config = whole.up.clone();
     let proxy = proxy_config(&config)?;
     let daemon = Daemon::start(&setup.state, Role::Client)?;
+    let scopes = Scopes::of(&config.capture)?;
     // Before anything is sent.
     let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
-    let scopes = Scopes::of(&config.capture)?;
     let lans = Lans::find(scopes.lans.clone(), &config.links).await?;
     let (_monitor, links) = LinkMonitor::start_without(scopes.lans)
         .await
@@ -295,28 +295,36 @@ impl Serving<'_> {
         Peering::start(self.setup, wanted, links, rules, choice).map(Some)
     }
 
+    /// Carries packets over the gateway, of whoever is captured.
+    fn carry_packets(
+        &self,
+        lans: Option<LanCapture>,
+        director: &SharedDirector,
+        kill_switch: Option<KillSwitchSince>,
+    ) -> Option<CarriedPackets> {
+        let client = Arc::clone(&self.gateway?.client);
+        let senders = Senders {
+            machine: self.programs == Some(&CaptureScope::System),
+            lans,
+        };
+        let (links, director) = (self.links.clone(), director.clone());
+        CarriedPackets::start(senders, client, links, director, kill_switch)
+    }
+
     async fn serve_by(
         &self,
         dialer: ConnectionDialer,
         director: SharedDirector,
-        port: Port<'_>,
+        mut port: Port<'_>,
         lans: Option<Lans>,
     ) -> anyhow::Result<()> {
         let dialer = Arc::new(dialer);
         let usage = self.gateway.map(|_| self.config.connection.gateway);
-        let packets = match self.gateway {
-            Some(gateway) => {
-                let lans = lans.map(|lans| lans.take(&dialer, self.own.clone()));
-                let senders = Senders {
-                    machine: self.programs == Some(&CaptureScope::System),
-                    lans: lans.transpose()?,
-                };
-                let (client, links) = (Arc::clone(&gateway.client), self.links.clone());
-                let kill_switch = port.subject.kill_switch.clone();
-                CarriedPackets::start(senders, client, links, director.clone(), kill_switch)
-            }
-            None => None,
-        };
+        let lans = lans.map(|lans| lans.take(&dialer, self.own.clone()));
+        let lans = lans.transpose()?;
+        port.subject.lan = lans.as_ref().map(LanCapture::counters);
+        let kill_switch = port.subject.kill_switch.clone();
+        let packets = self.carry_packets(lans, &director, kill_switch);
         let capturing = self.programs.map(|scope| Capturing {
             scope,
             policy: self.config.connection.scheduler,

@@ -42,6 +42,9 @@ fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the
         until("a stream of the host's", is_stream, || {
             format!("{:?}\n{}", router.of_streams(), log())
         });
+        let status = router.place().status("client").unwrap();
+        let taken = &status["counters"]["lan-accepted"];
+        assert!(taken.as_u64() >= Some(7), "{status}");
         let packets = router.net.counter("packets-packets-up");
         assert_eq!(router.python(2, STREAM_ONLY), "True");
         let after = router.net.counter("packets-packets-up");

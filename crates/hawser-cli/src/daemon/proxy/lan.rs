@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_front::name_stub::{NameStub, StubPort};
+use hawser_front::proxy::ProxyCounters;
 use hawser_front::redirect::{Forwarded, RedirectServer};
 use hawser_front::transport::Dialer;
 use hawser_net::guard::Guard;
@@ -55,10 +56,12 @@ impl Lans {
             v4: server.v4(),
             v6: server.v6(),
         };
+        let counters = server.counters();
         let serving = server.run(std::future::pending());
         Ok(LanCapture {
             lans: self,
             ports,
+            counters,
             server: tokio::spawn(serving),
         })
     }
@@ -77,6 +80,7 @@ impl Lans {
 pub(crate) struct LanCapture {
     lans: Lans,
     ports: LanPorts,
+    counters: Arc<ProxyCounters>,
     server: JoinHandle<()>,
 }
 
@@ -87,6 +91,11 @@ pub(crate) struct LanRouted {
 }
 
 impl LanCapture {
+    /// The counters of hosts' connections.
+    pub(crate) fn counters(&self) -> Arc<ProxyCounters> {
+        Arc::clone(&self.counters)
+    }
+
     /// Leads what hosts send to the TUN device and to the ports, and answers what they ask this
     /// machine as `names` does. `families`: the device's addresses.
     pub(crate) async fn route(

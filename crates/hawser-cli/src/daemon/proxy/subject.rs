@@ -38,6 +38,8 @@ pub(crate) struct ClientSubject {
     pub(crate) proxy: Arc<ProxyCounters>,
     /// Since when a kill switch is on, where this daemon has found or made one.
     pub(crate) kill_switch: Option<KillSwitchSince>,
+    /// The same of connections of hosts behind this machine, where it is their router.
+    pub(crate) lan: Option<Arc<ProxyCounters>>,
     /// Finds out which programs ask at the proxy port.
     pub(crate) who: Option<Who>,
     pub(crate) links: Links,
@@ -66,6 +68,7 @@ impl ClientSubject {
             peers: None,
             proxy: Arc::default(),
             kill_switch: None,
+            lan: None,
             who: None,
             links: links.clone(),
             wanted: wanted.to_vec(),
@@ -201,6 +204,9 @@ impl Subject for ClientSubject {
     fn counters(&self) -> BTreeMap<String, u64> {
         let mut list = BTreeMap::new();
         flat(&mut list, "proxy", &self.proxy.snapshot());
+        if let Some(lan) = &self.lan {
+            flat(&mut list, "lan", &lan.snapshot());
+        }
         list
     }
 }
