@@ -62,19 +62,12 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     for peer in &args.peers {
         peering::enrol(setup, peer, &config.links, &links, &rules)?;
     }
-    let gateway = config.gateway.as_ref();
-    let target = match args.direct {
-        true => None,
-        false => Target::find(setup, &setup.state, gateway, &config.links, &rules)?,
-    };
+    let target = target(setup, args, &config, &rules)?;
     if target.is_none() && lans.is_some() {
         return Err(Usage(LAN_WITHOUT_GATEWAY.to_owned()).into());
     }
     let mut subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
     subject.kill_switch = kill_switch.as_ref().map(KillSwitch::since);
-    if target.is_none() && !args.direct {
-        tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
-    }
     let gateway = match target {
         Some(target) => Some(Enrolled::connect(target, setup, &links, &rules).await?),
         None => None,
@@ -99,6 +92,24 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         tracing::info!("the kill switch stays on: `hawser kill-switch off` removes it");
     }
     served
+}
+
+/// The gateway, unless there is none or it is not wanted.
+fn target(
+    setup: &Setup,
+    args: &UpArgs,
+    config: &UpConfig,
+    rules: &LinkRuleStore,
+) -> anyhow::Result<Option<Target>> {
+    if args.direct {
+        return Ok(None);
+    }
+    let gateway = config.gateway.as_ref();
+    let target = Target::find(setup, &setup.state, gateway, &config.links, rules)?;
+    if target.is_none() {
+        tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
+    }
+    Ok(target)
 }
 
 /// Turns the kill switch on, if that is wanted; goes by one that is on already in any case.

@@ -1,11 +1,13 @@
 //! Two endpoints with an association between them, driven by a script.
 
+mod placed;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, Instant, PathId};
+use hawser_types::{ByteCount, Instant};
 use hawser_wire::fuzzing::Script;
 use hawser_wire::sctp::StreamNumber;
 
@@ -13,7 +15,7 @@ use super::contents::Contents;
 use super::network::{LINKS, Network, Packet, local, remote};
 use crate::{
     Association, AssociationConfig, AssociationId, Checksum, Closed, Control, Endpoint,
-    EndpointConfig, Event, Framing, Handled, Message, Reliability, Turn,
+    EndpointConfig, Event, Framing, Handled, Message, Reliability,
 };
 
 /// Bound of the memory of both hosts and of the network between them under any script: buffers of
@@ -187,43 +189,6 @@ impl World {
         let taken = association.send(now, StreamNumber::new(stream), message.clone());
         if taken.is_ok() {
             self.hosts[host].contents.on_sent(number, stream, &message);
-        }
-    }
-
-    /// Sends a message over a path of the owner's choice.
-    fn place(&mut self, host: usize, script: &mut Script<'_>) {
-        let (choice, length) = (script.below(256), script.below(2000));
-        let now = self.now;
-        let number = self.hosts[host].placed;
-        let Some(association) = self.association(host) else {
-            return;
-        };
-        let mut paths = Vec::new();
-        association.show_rooms(now, Turn::Any, |view, _| paths.push(view.channel.value()));
-        if paths.is_empty() {
-            return;
-        }
-        let path = PathId::new(paths[choice % paths.len()]);
-        let mut payload = vec![number as u8; 8 + length];
-        payload[..8].copy_from_slice(&number.to_be_bytes());
-        if association.send_over(path, payload.into()).is_ok() {
-            self.hosts[host].placed += 1;
-        }
-    }
-
-    /// Placed messages come once, whole, or not at all.
-    fn receive_placed(&mut self, host: usize) {
-        while let Some(received) = self.association(host).and_then(Association::receive_placed) {
-            if !self.is_honest {
-                continue;
-            }
-            let payload = received.payload();
-            let number = payload.first_chunk().map(|it| u64::from_be_bytes(*it));
-            let number = number.expect("it is as long as it was");
-            assert!(payload[8..].iter().all(|byte| *byte == number as u8));
-            let from = &mut self.hosts[1 - host];
-            assert!(number < from.placed, "nobody sent it");
-            assert!(from.placed_seen.insert(number), "it came twice");
         }
     }
 
