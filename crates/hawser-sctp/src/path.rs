@@ -252,6 +252,19 @@ impl Path {
         self.flight.is_ready(now, self.congestion.window())
     }
 
+    /// Returns what may be in flight of messages that the owner places: what fills the path, and a
+    /// short queue. The congestion window allows far more, and where acknowledgements of several
+    /// paths come together, rates seem a few per cent higher than they are, so that it would be
+    /// used.
+    pub(crate) fn placed_limit(&self) -> ByteCount {
+        let unqueued = self.congestion.unqueued();
+        unqueued.map_or(ByteCount::new(u64::MAX), |bytes| {
+            bytes
+                + ByteCount::new(bytes.as_u64() / 4)
+                + ByteCount::from(SHORT_QUEUE * self.packet_size)
+        })
+    }
+
     /// Tells whether the congestion window has room.
     pub(crate) fn has_room(&self) -> bool {
         self.flight.bytes() < self.congestion.window()
@@ -355,6 +368,8 @@ fn overhead(framing: Framing) -> usize {
     framing.packet_header() + framing.data_header(StreamNumber::default(), &order, None)
 }
 
+/// Packets in a queue that is short.
+const SHORT_QUEUE: usize = 2;
 /// Consecutive time-outs after which packets may have become too large for the path.
 const BLACK_HOLE: u32 = 2;
 /// Number of heartbeats to an unconfirmed address before the pauses become long.

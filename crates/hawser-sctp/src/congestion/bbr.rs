@@ -398,6 +398,11 @@ impl CongestionControl for Bbr {
         self.pacing.map(Rate::from_bytes_per_second)
     }
 
+    fn unqueued(&self) -> Option<ByteCount> {
+        let bytes = self.unqueued(1.0) + self.model.aggregated();
+        self.startup.is_over.then(|| ByteCount::new(bytes))
+    }
+
     fn on_sent(&mut self, now: Instant, _: ByteCount, flight: ByteCount) {
         if flight == ByteCount::ZERO {
             self.model.on_idle(now);

@@ -12,6 +12,12 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Returns the pacing rate; `None` where only the window counts.
     fn pacing(&self) -> Option<Rate>;
 
+    /// Returns the bytes in flight that fill the path and no queue; `None` while that is not known,
+    /// or never is.
+    fn unqueued(&self) -> Option<ByteCount> {
+        None
+    }
+
     /// Handles a packet that leaves. `flight`: bytes in flight before it.
     fn on_sent(&mut self, now: Instant, size: ByteCount, flight: ByteCount);
 

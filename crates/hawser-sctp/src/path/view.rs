@@ -16,10 +16,17 @@ impl Paths {
         &self.views
     }
 
-    /// Returns the same, ready where a packet may leave at once, for the caller to complete.
-    pub(crate) fn views_mut(&mut self, now: Instant) -> &mut [PathView] {
-        self.make_views(now, |path| path.is_ready(now));
-        &mut self.views
+    /// Returns a view as last made, for the caller to complete, and its path.
+    pub(crate) fn view_mut(&mut self, place: usize) -> Option<(&mut PathView, &Path)> {
+        let view = self.views.get_mut(place)?;
+        let id = Path::of_channel(view.channel);
+        let path = self.paths.iter().find(|path| path.id == id)?;
+        Some((view, path))
+    }
+
+    /// Returns the number of views as last made.
+    pub(crate) fn view_count(&self) -> usize {
+        self.views.len()
     }
 
     fn make_views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) {

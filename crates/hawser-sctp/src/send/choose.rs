@@ -260,6 +260,8 @@ impl Outbound {
 
     /// Notes for each path why nothing leaves, and until when.
     pub(super) fn on_nothing_to_do(&mut self, now: Instant, paths: &mut Paths) {
+        let has_placed = self.shares.to_place != ToPlace::Nothing;
+        let is_full = |path: &Path| has_placed && path.flight.bytes() >= path.placed_limit();
         let places_more = self.shares.to_place == ToPlace::InTurn;
         let any_waits = self.window.has_retransmissions() || !self.queue.is_empty();
         let has_others = paths.iter().nth(1).is_some();
@@ -269,7 +271,7 @@ impl Outbound {
             path.flight.set_waiting_for_pace(is_held_up);
             if is_held_up {
                 self.wake_at = earlier(self.wake_at, path.flight.paced_at());
-            } else if path.has_room() && !places_more {
+            } else if path.has_room() && !places_more && !is_full(path) {
                 path.flight.on_application_limited();
             }
             let uncopied = path.flight.uncopied().and_then(|_| path.suspect_at());

@@ -6,7 +6,7 @@ use hawser_sched::PathView;
 use hawser_types::{ByteCount, Instant};
 
 use super::Outbound;
-use crate::path::{Path, Paths};
+use crate::path::Paths;
 use crate::{ToPlace, Turn};
 
 impl Outbound {
@@ -22,11 +22,20 @@ impl Outbound {
             Turn::Own if !self.queue.is_empty() => self.shares.placed_turn(),
             Turn::Own | Turn::Any => u64::MAX,
         };
-        for view in paths.views_mut(now) {
-            let waiting = ByteCount::new(self.placed.bytes_on(Path::of_channel(view.channel)));
-            let room = (view.rate * AHEAD).max(LEAST_AHEAD) - waiting;
+        paths.views(now, |path| path.is_ready(now));
+        for place in 0..paths.view_count() {
+            let Some((view, path)) = paths.view_mut(place) else {
+                continue;
+            };
+            let waiting = ByteCount::new(self.placed.bytes_on(path.id));
+            let ahead = (view.rate * AHEAD).max(LEAST_AHEAD) - waiting;
             view.in_flight += waiting;
-            show(view, room.min(ByteCount::new(most)));
+            // Beside others, who fill the window, no queue could be kept short.
+            let free = match self.queue.is_empty() {
+                true => path.placed_limit() - view.in_flight,
+                false => ByteCount::new(u64::MAX),
+            };
+            show(view, ahead.min(free).min(ByteCount::new(most)));
         }
     }
 
