@@ -1,4 +1,5 @@
 mod model;
+mod startup;
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use hawser_types::{ByteCount, Instant, Rate};
 
 use super::control::{Acknowledged, CongestionControl, Lost, MAX_WINDOW, initial_window};
 use model::Model;
+use startup::Startup;
 
 /// BBR: sends at the measured delivery rate, with little more in flight than the path holds.
 ///
@@ -71,15 +73,6 @@ struct ShortTermBounds {
     flight: u64,
 }
 
-/// Detection of the rate that stops growing.
-#[derive(Debug, Default)]
-struct Startup {
-    best: u64,
-    rounds: u32,
-    /// The path was full once, so that startup is over.
-    is_over: bool,
-}
-
 impl Bbr {
     pub(crate) fn new(packet: ByteCount) -> Self {
         let packet = packet.as_u64().max(1);
@@ -125,19 +118,6 @@ impl Bbr {
                 });
             }
         }
-    }
-
-    fn judge_startup(&mut self) {
-        if self.startup.is_over || self.model.is_limited() {
-            return;
-        }
-        let rate = self.model.rate();
-        if rate as f64 >= self.startup.best as f64 * STILL_GROWING {
-            (self.startup.best, self.startup.rounds) = (rate, 0);
-            return;
-        }
-        self.startup.rounds += 1;
-        self.startup.is_over = self.startup.rounds >= FULL_ROUNDS;
     }
 
     fn advance(&mut self, ack: &Acknowledged, too_much: bool) {
@@ -416,7 +396,9 @@ impl CongestionControl for Bbr {
         let too_much = round && self.model.loses_too_much(self.packet);
         if round {
             self.judge_losses();
-            self.judge_startup();
+            if !self.model.is_limited() {
+                self.startup.judge(self.model.rate());
+            }
         }
         self.advance(ack, too_much);
         self.probe_rtt(ack);
@@ -468,8 +450,6 @@ const GAIN_UP: f64 = 1.25;
 const GAIN_DOWN: f64 = 0.75;
 /// Pacing margin: one per cent below the measured rate, so that no queue stays.
 const MARGIN: f64 = 0.99;
-const STILL_GROWING: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
 /// Share of the probed increase from which a steeper probe follows at once; a neighbour gives way
 /// to less.
 const STILL_RISING: f64 = 0.6;
