@@ -44,6 +44,8 @@ impl SendStream {
 
     /// Sends packets of the tunnel that this stream stands for: over the session's association,
     /// else as datagrams beside the stream. What can't be sent is lost, as it might be on the way.
+    /// For Hawser's own programs.
+    #[doc(hidden)]
     pub fn send_packets(&self, packets: &mut Vec<Bytes>) {
         if !self.core.driver.send_packets(packets) {
             for packet in packets.drain(..) {
@@ -54,7 +56,8 @@ impl SendStream {
 
     /// Gives the tunnel that this stream stands for its place: what comes over the session's
     /// association for these addresses goes to `sink`, until the place is dropped. Datagrams beside
-    /// the stream do not.
+    /// the stream do not. For Hawser's own programs.
+    #[doc(hidden)]
     pub fn place_packets(&self, addresses: &[IpAddr], sink: Arc<dyn PacketSink>) -> PacketPlace {
         self.core.driver.place_packets(addresses, sink)
     }
