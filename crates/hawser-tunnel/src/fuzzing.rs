@@ -201,11 +201,11 @@ impl Pair {
         }
     }
 
-    fn arrive(&mut self, place: usize) {
-        if place >= self.flying.len() {
+    fn arrive(&mut self, index: usize) {
+        if index >= self.flying.len() {
             return;
         }
-        let (place, placed) = self.flying.remove(place);
+        let (place, placed) = self.flying.remove(index);
         self.arrived.insert(number_of(&placed.packet));
         let path = PathId::new(placed.path.value());
         let Placed { header, packet, .. } = placed;

@@ -119,8 +119,8 @@ impl Lane {
             let waited = arrival.now.since(since);
             return Outcome::Now { packet, waited };
         }
-        let place = self.held.partition_point(|held| held.number < number);
-        if self.held.get(place).is_some_and(|it| it.number == number) {
+        let index = self.held.partition_point(|held| held.number < number);
+        if self.held.get(index).is_some_and(|it| it.number == number) {
             return Outcome::Duplicate;
         }
         let mut held = Held {
@@ -140,7 +140,7 @@ impl Lane {
             let charge = held.charge();
             Outcome::Held { charge }
         };
-        self.held.insert(place, held);
+        self.held.insert(index, held);
         outcome
     }
 
@@ -191,8 +191,8 @@ impl Lane {
                 false => Outcome::Late { packet, waited },
             };
         }
-        let place = self.gaps.partition_point(|gap| gap.end <= number);
-        let Some(gap) = self.gaps.get_mut(place).filter(|gap| gap.start <= number) else {
+        let index = self.gaps.partition_point(|gap| gap.end <= number);
+        let Some(gap) = self.gaps.get_mut(index).filter(|gap| gap.start <= number) else {
             return Outcome::Duplicate;
         };
         let waited = arrival.now.since(gap.since);
@@ -202,10 +202,10 @@ impl Lane {
         };
         gap.start = number + 1;
         if gap.start == gap.end {
-            self.gaps.remove(place);
+            self.gaps.remove(index);
         }
         if before.start < before.end {
-            self.gaps.insert(place, before);
+            self.gaps.insert(index, before);
             self.forget_gaps();
         }
         Outcome::Late { packet, waited }
