@@ -40,6 +40,16 @@ struct KnownGateway {
     was_reached: bool,
 }
 
+impl KnownLink {
+    /// True if a sign of life at this time ended the silence. The one that the silence began with
+    /// does not, although it may seem to have come a little later: clocks are read one after the
+    /// other.
+    fn is_broken_by(&self, heard_unix_ms: u64) -> bool {
+        let since = self.since.unwrap_or(0);
+        heard_unix_ms > since + milliseconds(LEAST_SILENCE / 2)
+    }
+}
+
 /// The state of a link by what is known of it now.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
@@ -91,12 +101,14 @@ impl States {
         let begun = |ago: Option<Duration>| now.saturating_sub(ago.map_or(0, milliseconds));
         let known = self.links.get(&link.name);
         let known = known.filter(|known| known.addresses == link.addresses);
+        let living = paths_of(link, sessions).filter(|path| path.state == PathState::Up);
+        let heard = living
+            .filter_map(|path| path.unheard)
+            .chain(verdict.heard)
+            .min();
         if let Some(known) = known.filter(|known| known.state == LinkState::Silent)
             && matches!(verdict.state, LinkState::Up | LinkState::NoInternet)
-            && !paths_of(link, sessions).any(|path| path.state == PathState::Up)
-            && verdict
-                .heard
-                .is_none_or(|heard| Some(begun(Some(heard))) <= known.since)
+            && !heard.is_some_and(|heard| known.is_broken_by(begun(Some(heard))))
         {
             (verdict.state, verdict.reason) = (LinkState::Silent, known.reason.clone());
         }

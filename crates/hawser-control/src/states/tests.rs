@@ -257,6 +257,13 @@ fn a_silent_link_says_since_when_and_stays_silent_until_it_is_heard() {
     let seen = settled(&mut states, NOW + 70_000, lost());
     assert_eq!(since(&seen), (LinkState::Silent, Some(NOW)));
     assert_eq!(seen.links[0].reason.as_deref(), Some(NO_ANSWER));
+    // A channel at rest is left of it, which nothing is expected of; the clocks differ a little.
+    for last_heard in [NOW - 50_000, NOW, NOW + 20] {
+        let mut rest = client(SessionState::Interrupted, vec![path(DSL, Up, None)]);
+        rest.sessions[0].paths[0].unheard = Some(Duration::from_millis(NOW + 75_000 - last_heard));
+        let seen = settled(&mut states, NOW + 75_000, rest);
+        assert_eq!(since(&seen), (LinkState::Silent, Some(NOW)), "{last_heard}");
+    }
     let seen = settled(&mut states, NOW + 80_000, both());
     assert_eq!(since(&seen), (LinkState::Up, Some(NOW + 80_000)));
     // Another address is another network.

@@ -19,7 +19,7 @@ impl Channel {
             silent_for: silent_since
                 .filter(|_| is_silent || self.is_suspect())
                 .map(|at| now.since(at)),
-            unheard_for: silence.last_heard().map(|at| now.since(at)),
+            unheard_for: self.last_heard().map(|at| now.since(at)),
             rtt: self.path.rtt(),
             rate: self.path.rate(),
             congestion_window: kernel.congestion_window,
