@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Line, Loss, Service};
-use hawser_sctp::{AssociationConfig, Checksum, Framing, Message, SendError};
+use hawser_sctp::{AssociationConfig, Checksum, Control, Framing, Message, SendError};
 use hawser_sim::association::{Disorder, Fabric, LinkModel, client_local};
 use hawser_types::{Instant, Rate};
 use hawser_wire::sctp::StreamNumber;
@@ -96,6 +96,64 @@ fn two_links_behind_one_address_translator_are_both_used() {
     }
 }
 
+/// Whoever calls or plays beside a transfer waits in the queues that it leaves in front of links.
+/// Acknowledgements of several paths come together, so that rates seem higher than they are.
+#[test]
+fn a_long_transfer_leaves_short_queues() {
+    let sets: [&[LinkModel]; 5] = [
+        &[link(50, 10)],
+        &[link(50, 10), link(50, 10)],
+        &[link(30, 10), link(20, 30)],
+        &[link(50, 10), link(5, 20)],
+        &[link(20, 5), link(20, 100)],
+    ];
+    for links in sets {
+        for wait in waits(links) {
+            assert!(wait <= Duration::from_millis(4), "{wait:?} {links:?}");
+        }
+    }
+}
+
+/// The mean wait in front of each link in the second ten seconds of a transfer, by the round-trip
+/// times that its sender measures.
+fn waits(links: &[LinkModel]) -> Vec<Duration> {
+    let config = AssociationConfig {
+        control: Control::Bbr,
+        ..AssociationConfig::default()
+    };
+    let mut fabric = Fabric::new([&config; 2], links, 1, 1);
+    assert!(fabric.establish(&config));
+    let mut round_trips = vec![Vec::new(); links.len()];
+    let (from, end) = (fabric.now() + secs(10), fabric.now() + secs(20));
+    let mut next = fabric.now();
+    while fabric.now() < end {
+        fill(&mut fabric, usize::MAX);
+        fabric.step(next);
+        while fabric.association(1).receive().is_some() {}
+        fabric.pump(1);
+        let now = fabric.now();
+        if now < next {
+            continue;
+        }
+        next = now + Duration::from_millis(10);
+        for path in fabric.association(0).paths(now) {
+            let mut numbers = 0..links.len();
+            let number = numbers.find(|number| client_local(*number).link == path.link);
+            let (Some(number), Some(rtt)) = (number, path.rtt) else {
+                continue;
+            };
+            round_trips[number].push((now, rtt));
+        }
+    }
+    let wait = |samples: &Vec<(Instant, Duration)>| {
+        let least = samples.iter().map(|(_, rtt)| *rtt).min().unwrap();
+        let late = samples.iter().filter(|(at, _)| *at >= from);
+        let waits: Vec<_> = late.map(|(_, rtt)| *rtt - least).collect();
+        waits.iter().sum::<Duration>() / u32::try_from(waits.len()).unwrap()
+    };
+    round_trips.iter().map(wait).collect()
+}
+
 /// Moves so many bytes from the client to the server; `change` happens after a second. How long it
 /// took.
 fn move_bytes(
@@ -124,20 +182,7 @@ fn move_bytes_over(
         {
             change(fabric);
         }
-        while left > 0 {
-            let now = fabric.now();
-            let message = Message::new(Bytes::from_static(&ZEROS[..ZEROS.len().min(left)]));
-            let length = message.payload.len();
-            match fabric
-                .association(0)
-                .send(now, StreamNumber::new(0), message)
-            {
-                Ok(()) => left -= length,
-                Err(SendError::Full) => break,
-                Err(other) => panic!("{other}"),
-            }
-        }
-        fabric.pump(0);
+        left -= fill(fabric, left);
         fabric.step(next_look(began, fabric).min(end));
         while let Some(received) = fabric.association(1).receive() {
             arrived += received.length();
@@ -148,6 +193,26 @@ fn move_bytes_over(
         }
     }
     Some(fabric.now().since(began))
+}
+
+/// Gives the client what it takes, at most so many bytes; returns how many it took.
+fn fill(fabric: &mut Fabric, most: usize) -> usize {
+    let mut given = 0;
+    while given < most {
+        let now = fabric.now();
+        let length = ZEROS.len().min(most - given);
+        let message = Message::new(Bytes::from_static(&ZEROS[..length]));
+        match fabric
+            .association(0)
+            .send(now, StreamNumber::new(0), message)
+        {
+            Ok(()) => given += length,
+            Err(SendError::Full) => break,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    fabric.pump(0);
+    given
 }
 
 /// At the first second, or never.

@@ -45,7 +45,7 @@ enum Phase {
     /// Drains the queue that startup has built.
     Drain,
     /// Sends below the rate, to drain the queue of the last probe.
-    Down { since: Instant },
+    Down { rounds: u32 },
     /// Sends at the rate.
     Cruise { until: Instant, rounds: u32 },
     /// Sends at the rate for a round trip, without the short-term bounds, to fill the path before a
@@ -132,9 +132,10 @@ impl Bbr {
         match self.phase {
             Phase::Startup if self.startup.is_over => self.phase = Phase::Drain,
             Phase::Drain if flight <= self.unqueued(1.0) => self.cruise(now),
-            Phase::Down { since } => {
-                let long = now.since(since) > self.model.typical_rtt();
-                if flight <= self.unqueued(1.0) || long {
+            Phase::Down { rounds } => {
+                let rounds = rounds.saturating_add(u32::from(round));
+                self.phase = Phase::Down { rounds };
+                if flight <= self.unqueued(1.0) || round && self.drains_no_more(rounds) {
                     self.cruise(now);
                 }
             }
@@ -171,7 +172,7 @@ impl Bbr {
     ) -> Phase {
         let (now, before) = (ack.now, ack.flight_before.as_u64());
         if too_much {
-            return Phase::Down { since: now };
+            return Phase::Down { rounds: 0 };
         }
         let elapsed = now.since(since);
         if elapsed <= self.model.typical_rtt() {
@@ -184,9 +185,18 @@ impl Bbr {
         if full || self.model.is_limited() || elapsed > ack.smoothed_rtt * LONGEST_PROBE {
             self.raise();
             self.last_probe = Some(probe);
-            return Phase::Down { since: now };
+            return Phase::Down { rounds: 0 };
         }
         Phase::Up { since, probe }
+    }
+
+    /// Tells whether sending less than the rate no longer shortens the queue, at the end of a
+    /// round. It shows from the second round on, in packets that were sent meanwhile. The queue of
+    /// this path alone shrinks by a quarter of each round trip. Where it shrinks by far less,
+    /// others take the place, and waiting for them would give the link away.
+    fn drains_no_more(&self, rounds: u32) -> bool {
+        let least = 1.0 - (1.0 - GAIN_DOWN) * STILL_DRAINING;
+        rounds >= DRAINED_AFTER && !self.model.has_shortened(least)
     }
 
     /// Starts a steeper probe after one that the path has carried.
@@ -454,6 +464,10 @@ const MARGIN: f64 = 0.99;
 /// to less.
 const STILL_RISING: f64 = 0.6;
 const STEEPEST: f64 = 2.0;
+/// Number of rounds after which sending less shows in round-trip times.
+const DRAINED_AFTER: u32 = 2;
+/// Share of what a queue of this path alone loses in a round that tells that it still drains.
+const STILL_DRAINING: f64 = 0.4;
 /// Maximum length of a probe, in round trips.
 const LONGEST_PROBE: u32 = 3;
 /// Number of rounds after a probe in which its result can show.

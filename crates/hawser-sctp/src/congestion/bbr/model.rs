@@ -43,6 +43,13 @@ struct Round {
     count: u32,
 }
 
+impl Round {
+    /// Returns the mean round-trip time; `None` where too few were measured.
+    fn mean(&self) -> Option<Duration> {
+        (self.count >= MIN_SAMPLES).then(|| self.rtts / self.count)
+    }
+}
+
 /// Bytes acknowledged in bursts beyond the rate. Source: draft-ietf-ccwg-bbr §5.5.9.
 #[derive(Debug, Default)]
 struct Aggregation {
@@ -178,6 +185,14 @@ impl Model {
         self.mean_rtt <= lowest + lowest / 4
     }
 
+    /// Tells whether the mean round-trip time of the round that ends is at most so much of that of
+    /// the one before.
+    pub(super) fn has_shortened(&self, share: f64) -> bool {
+        self.round
+            .mean()
+            .is_some_and(|mean| mean <= self.mean_rtt.mul_f64(share))
+    }
+
     pub(super) fn is_min_rtt_old(&self, now: Instant) -> bool {
         self.min_rtt
             .is_some_and(|(_, at)| now.since(at) > MIN_RTT_LIFETIME)
@@ -205,10 +220,9 @@ impl Model {
     }
 
     fn note_round_trips(&mut self, now: Instant) {
-        if self.round.count < MIN_SAMPLES {
+        let Some(mean) = self.round.mean() else {
             return;
-        }
-        let mean = self.round.rtts / self.round.count;
+        };
         let lower = |known: Option<Duration>| Some(known.map_or(mean, |known| known.min(mean)));
         self.mean_rtt = mean;
         self.typical_rtt = lower(self.typical_rtt);
