@@ -28,7 +28,7 @@ use hawser_types::{ByteCount, StreamId};
 
 use shared::{link_name, network};
 
-pub(crate) use enclosed::EnclosedArgs;
+pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
@@ -171,6 +171,9 @@ pub(crate) enum Command {
     /// Run a program in a network that another process carries
     #[command(hide = true)]
     Enclosed(EnclosedArgs),
+    /// Keep that network until what the program has sent is acknowledged
+    #[command(hide = true)]
+    Keeper(KeeperArgs),
     /// Put settings of the system back when standard input ends
     #[command(hide = true)]
     Guard,

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     match &command {
         // While this process has one thread.
         Command::Enclosed(args) => return enclosed::run(args),
+        Command::Keeper(args) => return enclosed::keep(args),
         Command::Guard => {
             hawser_net::guard::keep_watch(io::stdin().lock());
             return ExitCode::SUCCESS;
@@ -78,7 +79,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Doctor(args) => doctor::run(setup, args).await,
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::pages(&args),
-            Command::Enclosed(_) | Command::Guard => Ok(()),
+            Command::Enclosed(_) | Command::Keeper(_) | Command::Guard => Ok(()),
         };
         done.map(|()| ExitCode::SUCCESS)
     });

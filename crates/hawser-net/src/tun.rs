@@ -1,6 +1,7 @@
 //! TUN devices: interfaces of this machine whose packets a program carries.
 
 mod enclosure;
+mod keeper;
 mod routes;
 mod set_up;
 
@@ -15,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 pub use enclosure::{Enclosed, Enclosure, EnclosureError, enter};
+pub use keeper::keep;
 pub use routes::TunRoutes;
 pub(crate) use set_up::default_route;
 pub use set_up::{TunAddresses, set_up};

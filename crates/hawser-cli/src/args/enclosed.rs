@@ -23,3 +23,11 @@ pub(crate) struct EnclosedArgs {
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<OsString>,
 }
+
+/// `hawser keeper`, which `hawser run --tun` starts beside the program.
+#[derive(Args, Debug)]
+pub(crate) struct KeeperArgs {
+    /// Process whose network is kept
+    #[arg(long)]
+    pub(crate) process: i32,
+}

@@ -1,11 +1,13 @@
-//! `hawser enclosed`: what the program of `hawser run --tun` is until it begins.
+//! `hawser enclosed`: what the program of `hawser run --tun` is until it begins. `hawser keeper`:
+//! what stays in its network for a moment after its end.
 
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use hawser_net::tun::{TunAddresses, enter};
+use hawser_net::tun::{self, TunAddresses, enter};
 
-use crate::args::EnclosedArgs;
+use crate::args::{EnclosedArgs, KeeperArgs};
 use crate::commands::run::cannot_run;
 
 /// Enters a network of its own and becomes the program there.
@@ -24,4 +26,12 @@ pub(crate) fn run(args: &EnclosedArgs) -> ExitCode {
     };
     let error = Command::new(program).args(arguments).exec();
     cannot_run(&program.to_string_lossy(), &error)
+}
+
+/// Keeps the network of a program for a moment after its end.
+pub(crate) fn keep(args: &KeeperArgs) -> ExitCode {
+    match tun::keep(args.process, io::stdout(), io::stdin().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }

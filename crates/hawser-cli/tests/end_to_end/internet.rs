@@ -1,6 +1,8 @@
 //! A client with two links, a gateway that carries packets, and an internet behind it.
 
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hawser_skip::namespace::{Neighbour, ip};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -117,6 +119,21 @@ pub(crate) fn missing() -> Option<&'static str> {
         .into_iter()
         .find(|(_, is_here)| !is_here)
         .map(|(what, _)| what)
+}
+
+/// Swallows the bytes of connections to port 9; how many came in connections that were closed.
+pub(crate) fn serve_discard(server: &Neighbour) -> Arc<AtomicU64> {
+    let swallowed = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&swallowed);
+    serve_there(server, async move |ready| {
+        let listener = TcpListener::bind((SERVER, 9)).await.unwrap();
+        ready.send(()).unwrap();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let read = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            counted.fetch_add(read.unwrap_or(0), Ordering::Relaxed);
+        }
+    });
+    swallowed
 }
 
 /// Mirrors datagrams and bytes, each at port 7.

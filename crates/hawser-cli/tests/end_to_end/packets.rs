@@ -1,12 +1,13 @@
 //! Packets of programs in networks of their own, over a gateway to a third network.
 
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::Ordering;
 
 use hawser_skip::name_server::serve_names_if_asked;
 use hawser_skip::namespace::{in_namespace, ip};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::internet::{Internet, STREAM, missing, said, with_udp};
+use super::internet::{Internet, STREAM, missing, said, serve_discard, with_udp};
 use super::program::{Ended, read, until};
 use super::silent_link::{GATEWAY, HAWSER, Net};
 
@@ -55,6 +56,25 @@ fn a_program_has_a_network_of_its_own_and_leaves_the_machines_alone() {
         assert_ne!(net.rules(), before[1]);
         gateway.end();
         assert_eq!(after(), before);
+    });
+}
+
+#[test]
+fn what_a_program_sends_last_arrives_although_it_does_not_wait() {
+    let test = "packets::what_a_program_sends_last_arrives_although_it_does_not_wait";
+    in_namespace(test, || {
+        let Some(net) = Internet::new(test) else {
+            return;
+        };
+        let gateway = net.serve();
+        net.enrol();
+        let swallowed = serve_discard(&net.server);
+        let ended = Ended::of(net.enclosed(&with_udp(HASTY)).output().unwrap());
+        let given: u64 = ended.out.trim().parse().unwrap();
+        assert!(given > 300_000, "{ended:?}");
+        let count = || swallowed.load(Ordering::Relaxed);
+        let said = || format!("{} of {given}\n{}", count(), gateway.log());
+        until("all of it arrives", || count() == given, said);
     });
 }
 
@@ -203,6 +223,14 @@ fn terminate(process: u32) {
     let _ = kill_process(process.unwrap(), Signal::TERM);
 }
 
+/// Leaves what the system takes from it to the system.
+const HASTY: &str = "
+t = socket.socket()
+t.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400000)
+t.connect(('11.0.0.2', 9))
+t.setblocking(False)
+print(t.send(bytes(600000)))
+";
 const SIZES: &str = "
 s = udp()
 print([n for n in [1, 1392, 1393, 9000] if echo(s, ('11.0.0.2', 7), os.urandom(n))])

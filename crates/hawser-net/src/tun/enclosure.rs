@@ -103,6 +103,11 @@ impl Enclosure {
 }
 
 impl Enclosed {
+    /// The program's process, if the system says which it is.
+    pub fn process(&self) -> Option<i32> {
+        self.program.peer_cred().ok()?.pid()
+    }
+
     /// Lets the program start, and returns its device.
     ///
     /// # Errors

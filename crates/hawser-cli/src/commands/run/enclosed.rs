@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::pin::pin;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -13,9 +13,11 @@ use hawser_front::packets::{PacketTunnel, Terms, Wish};
 use hawser_net::client::Client;
 use hawser_net::tun::Enclosure;
 use tempfile::NamedTempFile;
+use tokio::io::AsyncReadExt as _;
 
 use super::child::Child;
 use crate::args::RunArgs;
+use crate::setup::asked_to_end;
 
 /// Runs the program to its end, with its packets carried over the gateway of `client`, and names
 /// found over the links of `director`.
@@ -36,19 +38,66 @@ pub(super) async fn run(
         Err(code) => return Ok(code),
     };
     let mut ended = pin!(child.end());
-    let tun = tokio::select! {
+    let enclosed = tokio::select! {
         // It has said why.
         code = &mut ended => return code,
-        enclosed = enclosure.device() => enclosed?.start().await?,
+        enclosed = enclosure.device() => enclosed?,
     };
+    let keeper = Keeper::start(enclosed.process()).await;
+    let tun = enclosed.start().await?;
     // The mount keeps it.
     drop(servers);
-    let carried = tunnel.carry(tun, names);
-    tokio::select! {
+    let mut carried = pin!(tunnel.carry(tun, names));
+    let code = tokio::select! {
         code = &mut ended => code,
-        error = carried => {
+        error = &mut carried => {
             tracing::error!(%error, "the program has no network any more");
-            ended.await
+            return ended.await;
+        }
+    };
+    let finished = async {
+        match keeper {
+            Ok(keeper) => keeper.finish().await,
+            Err(error) => tracing::debug!(%error, "nothing keeps the program's network"),
+        }
+    };
+    tokio::select! {
+        () = finished => {}
+        error = carried => tracing::debug!(%error, "what the program sent last may be lost"),
+    }
+    code
+}
+
+/// The process that keeps the program's network until what it has sent is acknowledged.
+struct Keeper {
+    process: tokio::process::Child,
+}
+
+impl Keeper {
+    /// Starts it in the network of the process `of`.
+    async fn start(of: Option<i32>) -> std::io::Result<Self> {
+        let of = of.ok_or(std::io::ErrorKind::NotFound)?;
+        let mut command = tokio::process::Command::new(std::env::current_exe()?);
+        command.args(["keeper", "--process", &of.to_string()]);
+        // What is typed at the terminal is not meant for it.
+        command.process_group(0).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut process = command.spawn()?;
+        if let Some(ready) = &mut process.stdout {
+            ready.read_u8().await?;
+        }
+        Ok(Self { process })
+    }
+
+    /// The program has ended: waits until it is done, or somebody has enough of that.
+    async fn finish(mut self) {
+        drop(self.process.stdin.take());
+        tokio::select! {
+            _ = self.process.wait() => {}
+            () = asked_to_end() => {}
         }
     }
 }
