@@ -198,7 +198,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 25] = [
+const ROOMS: [(&str, Io); 26] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -207,6 +207,7 @@ const ROOMS: [(&str, Io); 25] = [
     ("hawser-session", Io::None),
     ("hawser-sctp", Io::None),
     ("hawser-tunnel", Io::None),
+    ("hawser-sip", Io::None),
     ("hawser-channels", Io::None),
     ("hawser-director", Io::None),
     ("hawser-control", Io::None),

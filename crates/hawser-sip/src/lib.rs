@@ -1,0 +1,20 @@
+//! SIP without I/O: messages, and what is done with them.
+//!
+//! - [`message`]: requests and answers (RFC 3261 §7, §20), out of datagrams;
+//!   [`framer`]: out of streams. Both agree on what a message is.
+//! - [`uri`], [`fields`], [`params`]: the parts of messages.
+//!
+//! `docs/design/sip.md` explains the decisions.
+#![forbid(unsafe_code)]
+
+mod cursor;
+pub mod fields;
+pub mod framer;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod message;
+pub mod params;
+pub mod uri;
+
+pub use cursor::SyntaxFault;
+pub use message::{Message, Request, Response};

@@ -1,0 +1,79 @@
+//! New requests and answers.
+
+use bytes::Bytes;
+
+use super::{HeaderName, Headers, Method, Request, Response, StatusCode};
+use crate::cursor::is_field_text;
+use crate::fields::{Field, NameAddr};
+use crate::uri::Uri;
+
+impl Request {
+    /// A request without header fields and body.
+    #[must_use]
+    pub fn new(method: Method, uri: Uri) -> Self {
+        Self {
+            method,
+            uri,
+            headers: Headers::default(),
+            body: Bytes::new(),
+        }
+    }
+}
+
+impl Response {
+    /// The answer to a request, with the header fields that it takes over (RFC 3261 §8.2.6.2).
+    ///
+    /// `tag` goes into To where there is none yet; only `100` and answers to a request with a tag
+    /// need none.
+    #[must_use]
+    pub fn new(request: &Request, status: StatusCode, tag: Option<&str>) -> Self {
+        Self::to_headers(&request.headers, status, tag)
+    }
+
+    /// Returns the answer with these words for people.
+    ///
+    /// # Panics
+    /// Panics if a control character is in them.
+    #[must_use]
+    pub fn with_reason(mut self, reason: &str) -> Self {
+        assert!(is_field_text(reason), "{reason:?}");
+        self.reason = reason.to_owned();
+        self
+    }
+
+    /// Returns the outcome in words, for people. May be empty.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    pub(super) fn to_headers(request: &Headers, status: StatusCode, tag: Option<&str>) -> Self {
+        let mut headers = Headers::default();
+        for (name, value) in request.iter() {
+            match name {
+                HeaderName::To => headers.push(HeaderName::To, with_tag(value, tag)),
+                HeaderName::Via | HeaderName::From | HeaderName::CallId | HeaderName::CSeq => {
+                    headers.push(name.clone(), value);
+                }
+                _ => {}
+            }
+        }
+        Self {
+            status,
+            reason: status.reason().to_owned(),
+            headers,
+            body: Bytes::new(),
+        }
+    }
+}
+
+/// A To with a tag; one that can't be read stays as it is.
+fn with_tag(value: &str, tag: Option<&str>) -> String {
+    match (NameAddr::parse(value), tag) {
+        (Ok(mut to), Some(tag)) if to.tag().is_none() => {
+            to.params.set("tag", tag);
+            to.to_string()
+        }
+        _ => value.to_owned(),
+    }
+}

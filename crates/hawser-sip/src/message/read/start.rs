@@ -1,0 +1,95 @@
+//! The first line of a message (RFC 3261 §7.1, §7.2).
+
+use thiserror::Error;
+
+use crate::cursor::{SyntaxFault, is_token};
+use crate::message::{Method, StatusCode};
+use crate::uri::Uri;
+
+/// Why a line begins no message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StartLineFault {
+    /// It does not have three parts with one space between each two.
+    #[error("three parts with one space between them were expected")]
+    Parts,
+    /// The method is no token.
+    #[error("the method has characters that are not allowed")]
+    Method,
+    /// The URI can't be read.
+    #[error("{0}")]
+    Uri(#[from] SyntaxFault),
+    /// The URI names headers, which that of a request may not.
+    #[error("the URI of a request may not name headers")]
+    UriHeaders,
+    /// The version is another one.
+    #[error("the version is {0}, and SIP/2.0 is spoken here")]
+    Version(String),
+    /// The status code is not from 100 to 699.
+    #[error("a status code from 100 to 699 was expected")]
+    Status,
+}
+
+/// The first line of a message.
+pub(super) enum Start {
+    Request(Method, Uri),
+    Response(StatusCode, String),
+}
+
+impl Start {
+    pub(super) fn read(line: &str) -> Result<Self, StartLineFault> {
+        match is_status_line(line) {
+            true => read_status(line),
+            false => read_request(line),
+        }
+    }
+}
+
+/// No method begins like a version, since `/` is in no token.
+pub(super) fn is_status_line(line: &str) -> bool {
+    line.get(..4)
+        .is_some_and(|begin| begin.eq_ignore_ascii_case("SIP/"))
+}
+
+fn read_status(line: &str) -> Result<Start, StartLineFault> {
+    let mut parts = line.splitn(3, ' ');
+    let (Some(version), Some(code), Some(reason)) = (parts.next(), parts.next(), parts.next())
+    else {
+        return Err(StartLineFault::Parts);
+    };
+    check_version(version)?;
+    let is_code = code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_digit());
+    let status = code.parse().ok().filter(|_| is_code);
+    let status = status.and_then(StatusCode::new);
+    let status = status.ok_or(StartLineFault::Status)?;
+    Ok(Start::Response(status, reason.to_owned()))
+}
+
+fn read_request(line: &str) -> Result<Start, StartLineFault> {
+    let mut parts = line.split(' ');
+    let (Some(method), Some(uri), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(StartLineFault::Parts);
+    };
+    if method.is_empty() || !method.bytes().all(is_token) {
+        return Err(StartLineFault::Method);
+    }
+    // Before the URI: another version may have other ones.
+    check_version(version)?;
+    let uri: Uri = uri.parse()?;
+    if uri.as_sip().is_some_and(|uri| uri.has_headers()) {
+        return Err(StartLineFault::UriHeaders);
+    }
+    Ok(Start::Request(Method::named(method), uri))
+}
+
+fn check_version(version: &str) -> Result<(), StartLineFault> {
+    if version.eq_ignore_ascii_case("SIP/2.0") {
+        return Ok(());
+    }
+    match is_status_line(version) {
+        true => Err(StartLineFault::Version(version.to_owned())),
+        false => Err(StartLineFault::Parts),
+    }
+}
