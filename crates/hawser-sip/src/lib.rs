@@ -2,6 +2,7 @@
 //!
 //! - [`message`]: requests and answers (RFC 3261 §7, §20), out of datagrams;
 //!   [`framer`]: out of streams. Both agree on what a message is.
+//! - [`transaction`]: requests with their answers, over what loses messages (RFC 3261 §17).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
@@ -14,6 +15,7 @@ pub mod framer;
 pub mod fuzzing;
 pub mod message;
 pub mod params;
+pub mod transaction;
 pub mod uri;
 
 pub use cursor::SyntaxFault;

@@ -1,0 +1,150 @@
+//! A request that has come (RFC 3261 §17.2, RFC 6026 §7.1).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_types::Instant;
+
+use super::{Config, Flow, RespondError};
+use crate::message::{Method, Request, Response, StatusCode};
+
+/// The state of a request that has come.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) flow: Flow,
+    is_invite: bool,
+    state: State,
+    /// The latest answer, which is sent again when the request comes again.
+    answer: Option<Bytes>,
+    /// A `100 Trying` for an INVITE that nobody has answered yet, and when it is sent.
+    trying: Option<(Instant, Bytes)>,
+    /// When the answer is sent again, and the pause before that.
+    again: Option<(Instant, Duration)>,
+    ends: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// "Trying" and "proceeding".
+    Open,
+    Accepted,
+    Completed,
+    Confirmed,
+}
+
+impl Server {
+    pub(super) fn new(now: Instant, flow: Flow, request: &Request, config: &Config) -> Self {
+        let is_invite = request.method == Method::Invite;
+        let trying = is_invite.then(|| {
+            let trying = Response::new(request, StatusCode::TRYING, None);
+            (now + TRYING_AFTER, trying.to_bytes())
+        });
+        let patience = match is_invite {
+            true => config.ringing,
+            // Who asked has given up by then.
+            false => config.patience(),
+        };
+        Self {
+            flow,
+            is_invite,
+            state: State::Open,
+            answer: None,
+            trying,
+            again: None,
+            ends: now + patience,
+        }
+    }
+
+    /// When something is due.
+    pub(super) fn due(&self) -> Instant {
+        let trying = self.trying.as_ref().map(|(at, _)| *at);
+        let again = self.again.map(|(at, _)| at);
+        let first = trying.into_iter().chain(again).min();
+        first.map_or(self.ends, |first| first.min(self.ends))
+    }
+
+    /// Whether it has lived.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.ends <= now
+    }
+
+    /// Whether it ended without what it was waiting for.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.state == State::Open || (self.is_invite && self.state == State::Completed)
+    }
+
+    /// Takes the request again, and returns the answer to send again.
+    pub(super) fn handle_again(&mut self) -> Option<Bytes> {
+        match self.state {
+            State::Open | State::Completed => self.answer.clone(),
+            State::Accepted | State::Confirmed => None,
+        }
+    }
+
+    /// Takes an ACK. Returns whether it is for the owner: the one for a 2xx.
+    pub(super) fn handle_ack(&mut self, now: Instant, config: &Config) -> bool {
+        match self.state {
+            State::Completed if self.is_invite => {
+                self.state = State::Confirmed;
+                self.again = None;
+                // Timer I.
+                self.ends = now + Config::linger(self.flow, config.t4);
+                false
+            }
+            State::Accepted => true,
+            _ => false,
+        }
+    }
+
+    /// Takes the owner's answer, which is sent now.
+    pub(super) fn respond(
+        &mut self,
+        now: Instant,
+        response: &Response,
+        config: &Config,
+    ) -> Result<Bytes, RespondError> {
+        let status = response.status;
+        let is_more = self.state == State::Accepted && status.is_success();
+        if self.state != State::Open && !is_more {
+            return Err(RespondError::Answered);
+        }
+        let bytes = response.to_bytes();
+        self.trying = None;
+        self.answer = Some(bytes.clone());
+        if is_more || status.is_provisional() {
+            return Ok(bytes);
+        }
+        if self.is_invite && status.is_success() {
+            self.state = State::Accepted;
+            // Timer L. The owner repeats a 2xx until its ACK comes (RFC 3261 §13.3.1.4).
+            self.ends = now + config.patience();
+            return Ok(bytes);
+        }
+        self.state = State::Completed;
+        self.ends = match self.is_invite {
+            // Timers G and H.
+            true => {
+                self.again = (!self.flow.is_reliable).then_some((now + config.t1, config.t1));
+                now + config.patience()
+            }
+            // Timer J.
+            false => now + Config::linger(self.flow, config.patience()),
+        };
+        Ok(bytes)
+    }
+
+    /// Returns what is to be sent now.
+    pub(super) fn handle_timeout(&mut self, now: Instant, config: &Config) -> Option<Bytes> {
+        if let Some((_, trying)) = self.trying.take_if(|(at, _)| *at <= now) {
+            self.answer = Some(trying.clone());
+            return Some(trying);
+        }
+        let (_, pause) = self.again.filter(|(at, _)| *at <= now)?;
+        let pause = (pause * 2).min(config.t2);
+        self.again = Some((now + pause, pause));
+        self.answer.clone()
+    }
+}
+
+/// RFC 3261 §17.2.1.
+const TRYING_AFTER: Duration = Duration::from_millis(200);
