@@ -3,12 +3,14 @@
 //! - [`message`]: requests and answers (RFC 3261 §7, §20), out of datagrams;
 //!   [`framer`]: out of streams. Both agree on what a message is.
 //! - [`transaction`]: requests with their answers, over what loses messages (RFC 3261 §17).
+//! - [`digest`]: proof of a password, at both ends (RFC 3261 §22).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
 #![forbid(unsafe_code)]
 
 mod cursor;
+pub mod digest;
 pub mod fields;
 pub mod framer;
 #[doc(hidden)]

@@ -1,0 +1,141 @@
+//! The server's side.
+
+use std::time::Duration;
+
+use hawser_types::Instant;
+use subtle::ConstantTimeEq as _;
+use thiserror::Error;
+
+use super::nonce::{Age, Nonces};
+use super::{Algorithm, Challenge, Counted, Credentials, Secret};
+use crate::message::Method;
+use crate::uri::Uri;
+
+/// Challenges clients and verifies what they answer, without any memory of them.
+///
+/// Within the lifetime of a nonce the same proof is accepted again, for the same method and URI
+/// and from the same sender; a registrar refuses such a copy by its CSeq.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    realm: String,
+    nonces: Nonces,
+    weakest: Algorithm,
+}
+
+/// Why a proof is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AuthFault {
+    /// It is for another realm.
+    #[error("the realm is another one")]
+    Realm,
+    /// Its algorithm is weaker than is accepted, or not that of the secret.
+    #[error("the algorithm is not accepted")]
+    Algorithm,
+    /// The nonce was not made here, or for another sender.
+    #[error("the nonce was not made here")]
+    Nonce,
+    /// The nonce is too old: the client may try again at once.
+    #[error("the nonce is too old")]
+    Stale,
+    /// It is for another URI.
+    #[error("the proof is for another URI")]
+    Uri,
+    /// The proof lacks the count of requests.
+    #[error("qop=auth is missing")]
+    NotCounted,
+    /// The proof is wrong.
+    #[error("the proof is wrong")]
+    Wrong,
+}
+
+impl Verifier {
+    /// Verifies for this realm. `key` is secret and random; one that is kept lets nonces outlive a
+    /// restart. `weakest` is the weakest algorithm that is accepted.
+    #[must_use]
+    pub fn new(realm: &str, key: &[u8; 32], lifetime: Duration, weakest: Algorithm) -> Self {
+        Self {
+            realm: realm.to_owned(),
+            nonces: Nonces::new(key, lifetime),
+            weakest,
+        }
+    }
+
+    /// Returns the realm.
+    #[must_use]
+    pub fn realm(&self) -> &str {
+        &self.realm
+    }
+
+    /// Returns one challenge for each algorithm that is accepted, the best one first (RFC 8760
+    /// §2.3). `context` is what the nonce is bound to, such as the sender's address.
+    #[must_use]
+    pub fn challenges(&self, now: Instant, context: &[u8], is_stale: bool) -> Vec<Challenge> {
+        [Algorithm::Sha256, Algorithm::Md5]
+            .into_iter()
+            .filter(|algorithm| *algorithm >= self.weakest)
+            .map(|algorithm| Challenge {
+                realm: self.realm.clone(),
+                nonce: self.nonces.make(now, context),
+                opaque: None,
+                algorithm,
+                has_qop: true,
+                is_stale,
+            })
+            .collect()
+    }
+
+    /// Verifies a proof by the secret of the user that it names. For a user that is not known,
+    /// give the secret of a password that nobody has: the answer takes as long then.
+    ///
+    /// # Errors
+    /// See [`AuthFault`].
+    pub fn verify(
+        &self,
+        now: Instant,
+        context: &[u8],
+        credentials: &Credentials,
+        secret: &Secret,
+        request: (&Method, &Uri),
+    ) -> Result<(), AuthFault> {
+        let (method, uri) = request;
+        if credentials.realm != self.realm {
+            return Err(AuthFault::Realm);
+        }
+        let is_accepted = credentials.algorithm >= self.weakest;
+        if !is_accepted || credentials.algorithm != secret.algorithm {
+            return Err(AuthFault::Algorithm);
+        }
+        if credentials.counted.is_none() {
+            return Err(AuthFault::NotCounted);
+        }
+        let named: Result<Uri, _> = credentials.uri.parse();
+        if !named.is_ok_and(|named| named.is_equivalent(uri)) {
+            return Err(AuthFault::Uri);
+        }
+        let expected = response(credentials, secret, method);
+        let given = credentials.response.to_ascii_lowercase();
+        let is_right = bool::from(expected.as_bytes().ct_eq(given.as_bytes()));
+        match self.nonces.age(now, &credentials.nonce, context) {
+            Age::Foreign => Err(AuthFault::Nonce),
+            // Only who knows the password learns that the nonce alone is too old.
+            _ if !is_right => Err(AuthFault::Wrong),
+            Age::Stale => Err(AuthFault::Stale),
+            Age::Fresh => Ok(()),
+        }
+    }
+}
+
+/// The proof for a request (RFC 7616 §3.4.1, RFC 2069 without a count).
+pub(super) fn response(credentials: &Credentials, secret: &Secret, method: &Method) -> String {
+    let algorithm = credentials.algorithm;
+    let request = algorithm.hash(&[method.as_str(), &credentials.uri]);
+    match &credentials.counted {
+        Some(Counted { count, cnonce }) => {
+            let count = format!("{count:08x}");
+            let nonce = &credentials.nonce;
+            algorithm.hash(&[&secret.hash, nonce, &count, cnonce, "auth", &request])
+        }
+        None => algorithm.hash(&[&secret.hash, &credentials.nonce, &request]),
+    }
+}
