@@ -4,6 +4,7 @@
 //!   [`framer`]: out of streams. Both agree on what a message is.
 //! - [`transaction`]: requests with their answers, over what loses messages (RFC 3261 §17).
 //! - [`digest`]: proof of a password, at both ends (RFC 3261 §22).
+//! - [`registrar`]: where everybody is (RFC 3261 §10.3).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
@@ -17,6 +18,7 @@ pub mod framer;
 pub mod fuzzing;
 pub mod message;
 pub mod params;
+pub mod registrar;
 pub mod transaction;
 pub mod uri;
 

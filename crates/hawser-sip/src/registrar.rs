@@ -1,0 +1,217 @@
+//! A registrar: takes REGISTER, and knows where everybody is (RFC 3261 §10.3, RFC 3327, RFC 5626).
+
+mod admission;
+mod location;
+#[cfg(test)]
+mod tests;
+mod update;
+
+use std::net::IpAddr;
+
+use hawser_types::{Host, Instant};
+
+use crate::digest::{Algorithm, AuthFault, Credentials, Secret, Verifier};
+use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
+use crate::uri::SipUri;
+pub use admission::{Admission, AdmissionLimits};
+pub use location::{Binding, Location, LocationLimits};
+use update::Update;
+
+/// Who may register. Its answers come from a table of the owner's.
+pub trait Users {
+    /// Returns the secret of a user for the realm of the registrar.
+    fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret>;
+
+    /// Whether a user may change the bindings of an address of record, such as
+    /// `sip:alice@example.org`.
+    fn may_register(&self, username: &str, address_of_record: &str) -> bool;
+}
+
+/// A registrar for some domains.
+///
+/// It holds the table of locations and answers one request at a time; requests come to it by way
+/// of [`crate::transaction::Transactions`], so it sees no repetition.
+#[derive(Debug)]
+pub struct Registrar {
+    domains: Vec<Host>,
+    verifier: Verifier,
+    location: Location,
+    tag: String,
+}
+
+impl Registrar {
+    /// A registrar without bindings. `tag` is the tag of its answers, a token.
+    #[must_use]
+    pub fn new(domains: Vec<Host>, verifier: Verifier, limits: LocationLimits, tag: &str) -> Self {
+        Self {
+            domains,
+            verifier,
+            location: Location::new(limits),
+            tag: tag.to_owned(),
+        }
+    }
+
+    /// Returns the table of locations.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Returns the table of locations, to drain its changes and expiry.
+    pub fn location_mut(&mut self) -> &mut Location {
+        &mut self.location
+    }
+
+    /// Answers a REGISTER that has come from `source`.
+    pub fn handle_register(
+        &mut self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+        users: &dyn Users,
+    ) -> Response {
+        let outcome = self
+            .check(now, source, request, users)
+            .and_then(|address| self.register(now, request, &address));
+        match outcome {
+            Ok(answer) => answer,
+            Err(Denial::Refusal(refusal)) => refusal.answer(request, &self.tag),
+            Err(Denial::Challenge { is_stale }) => {
+                let status = StatusCode::UNAUTHORIZED;
+                let mut answer = Response::new(request, status, Some(&self.tag));
+                let context = context(source);
+                for challenge in self.verifier.challenges(now, &context, is_stale) {
+                    answer.headers.push(HeaderName::WwwAuthenticate, challenge);
+                }
+                answer
+            }
+        }
+    }
+
+    /// Returns the address of record that the request may change (RFC 3261 §10.3, steps 1 to 5).
+    fn check(
+        &self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+        users: &dyn Users,
+    ) -> Result<String, Denial> {
+        if let Some(refusal) = request.refusal(&[Method::Register], &EXTENSIONS) {
+            return Err(refusal.into());
+        }
+        let is_ours = |uri: &SipUri| self.domains.contains(&uri.host.to_canonical());
+        let target = request.uri.as_sip().filter(|uri| is_ours(uri));
+        let to = request.headers.to().ok();
+        let address = to
+            .as_ref()
+            .and_then(|to| to.uri.as_sip())
+            .filter(|uri| is_ours(uri))
+            .and_then(SipUri::address_of_record);
+        let (Some(_), Some(address)) = (target, address) else {
+            let status = StatusCode::NOT_FOUND;
+            return Err(Refusal::new(status, "the domain is not served here").into());
+        };
+        let username = self.authenticate(now, source, request, users)?;
+        match users.may_register(&username, &address) {
+            true => Ok(address),
+            false => {
+                let status = StatusCode::FORBIDDEN;
+                Err(Refusal::new(status, status.reason()).into())
+            }
+        }
+    }
+
+    /// Returns the user whose proof is right.
+    fn authenticate(
+        &self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+        users: &dyn Users,
+    ) -> Result<String, Denial> {
+        let mut denial = Denial::Challenge { is_stale: false };
+        let values = request.headers.raw(&HeaderName::Authorization);
+        // Credentials for other realms and of other schemes may stand beside ours.
+        let ours = values
+            .take(MAX_CREDENTIALS)
+            .filter_map(|value| Credentials::parse(value).ok())
+            .filter(|credentials| credentials.realm == self.verifier.realm());
+        for credentials in ours {
+            let algorithm = credentials.algorithm;
+            let known = users.secret(&credentials.username, algorithm);
+            // A user that is not known takes as long to refuse as a wrong password.
+            let nobody = Secret::new(algorithm, "", "", "");
+            let secret = known.as_ref().unwrap_or(&nobody);
+            let asked = (&request.method, &request.uri);
+            let context = context(source);
+            match self
+                .verifier
+                .verify(now, &context, &credentials, secret, asked)
+            {
+                Ok(()) if known.is_some() => return Ok(credentials.username),
+                Err(AuthFault::Stale) if known.is_some() => {
+                    denial = Denial::Challenge { is_stale: true };
+                }
+                _ => {}
+            }
+        }
+        Err(denial)
+    }
+
+    /// Changes the bindings, all or none, and answers with those that are there now (RFC 3261
+    /// §10.3, steps 6 to 8).
+    fn register(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        address: &str,
+    ) -> Result<Response, Denial> {
+        let update = Update::read(request, self.location.limits())?;
+        if let Some(update) = update {
+            let bindings = update.apply(now, self.location.bindings(now, address))?;
+            self.location
+                .set(now, address, bindings)
+                .map_err(Denial::Refusal)?;
+        }
+        let mut answer = Response::new(request, StatusCode::OK, Some(&self.tag));
+        for binding in self.location.lookup(now, address) {
+            answer
+                .headers
+                .push(HeaderName::Contact, binding.to_contact(now));
+        }
+        for path in request.headers.raw(&HeaderName::Path) {
+            answer.headers.push(HeaderName::Path, path);
+        }
+        answer
+            .headers
+            .push(HeaderName::Supported, EXTENSIONS.join(", "));
+        Ok(answer)
+    }
+}
+
+/// Why a request changes nothing.
+#[derive(Debug)]
+enum Denial {
+    Refusal(Refusal),
+    Challenge { is_stale: bool },
+}
+
+impl From<Refusal> for Denial {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refusal(refusal)
+    }
+}
+
+/// What nonces are bound to: a proof that was overheard is of no use from elsewhere.
+fn context(source: IpAddr) -> Vec<u8> {
+    match source.to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// Extensions that the registrar knows.
+const EXTENSIONS: [&str; 2] = ["path", "outbound"];
+
+/// Credentials of one request that are looked at.
+const MAX_CREDENTIALS: usize = 4;
