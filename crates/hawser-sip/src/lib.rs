@@ -5,11 +5,13 @@
 //! - [`transaction`]: requests with their answers, over what loses messages (RFC 3261 §17).
 //! - [`digest`]: proof of a password, at both ends (RFC 3261 §22).
 //! - [`registrar`]: where everybody is (RFC 3261 §10.3).
+//! - [`agent`]: says where this host is (RFC 3261 §10.2).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod cursor;
 pub mod digest;
 pub mod fields;

@@ -50,6 +50,14 @@ impl Params {
         self.put(name, Some(value));
     }
 
+    /// Sets a parameter to a value in quotation marks, which some parameters must have.
+    ///
+    /// # Panics
+    /// Panics if `name` is no token.
+    pub fn set_quoted(&mut self, name: &str, value: &str) {
+        self.put(name, Some(Value::Quoted(value.to_owned())));
+    }
+
     /// Sets a parameter without a value.
     ///
     /// # Panics

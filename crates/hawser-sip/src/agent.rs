@@ -1,0 +1,11 @@
+//! A user agent: says where this host can be reached.
+
+mod condition;
+mod registration;
+#[cfg(test)]
+mod tests;
+
+pub use condition::preferences;
+pub use registration::{
+    CareOf, Registration, RegistrationConfig, RegistrationEvent, RegistrationFault,
+};

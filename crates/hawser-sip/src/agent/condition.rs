@@ -1,0 +1,55 @@
+//! How good each address is, as a preference.
+
+use hawser_types::Rate;
+
+use crate::fields::Q;
+
+/// Returns the share of each link in the rate of all of them, in thousandths that are 1000
+/// together. Of links without a measured rate all have the same.
+///
+/// Source: MMS §II.D eq. 1, f_i = b_i / Σ b.
+#[must_use]
+pub fn preferences(rates: &[Rate]) -> Vec<Q> {
+    let rates: Vec<u128> = match rates.iter().any(|rate| rate.bits_per_second() > 0) {
+        true => rates
+            .iter()
+            .map(|rate| u128::from(rate.bits_per_second()))
+            .collect(),
+        false => vec![1; rates.len()],
+    };
+    let sum = rates.iter().sum::<u128>().max(1);
+    // Rounding what has come together up to here, so that the shares are the whole in the end.
+    let up_to = |end: usize| (rates[..end].iter().sum::<u128>() * 1000 + sum / 2) / sum;
+    (0..rates.len())
+        .map(|place| {
+            let share = up_to(place + 1) - up_to(place);
+            Q::from_thousandths(share as u16).unwrap_or(Q::ONE)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(rates: &[u64]) -> Vec<u16> {
+        let rates: Vec<_> = rates
+            .iter()
+            .map(|rate| Rate::from_bits_per_second(*rate))
+            .collect();
+        preferences(&rates)
+            .into_iter()
+            .map(Q::thousandths)
+            .collect()
+    }
+
+    #[test]
+    fn shares_are_the_whole_together() {
+        assert_eq!(of(&[4_000_000, 1_000_000]), [800, 200]);
+        assert_eq!(of(&[1, 1, 1]), [333, 334, 333]);
+        assert_eq!(of(&[0, 0]), [500, 500]);
+        assert_eq!(of(&[u64::MAX, u64::MAX, 0]), [500, 500, 0]);
+        assert_eq!(of(&[7]), [1000]);
+        assert_eq!(of(&[]), [0; 0]);
+    }
+}

@@ -1,0 +1,261 @@
+//! Keeps this host registered (RFC 3261 §10.2): the binding update of MMS §II.B.
+
+mod outcome;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hawser_types::Instant;
+use thiserror::Error;
+
+use crate::digest::{Answerer, ChallengeFault};
+use crate::fields::{CSeq, CallId, MaxForwards, NameAddr, Q, Seconds, Via};
+use crate::message::{HeaderFault, HeaderName, Method, Request, StatusCode};
+use crate::uri::{SipUri, Uri};
+
+/// A care-of address, and how much of the traffic it should get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CareOf {
+    /// The address. It identifies the binding, so nothing in it may change while it lasts.
+    pub uri: SipUri,
+    /// Its share.
+    pub q: Q,
+}
+
+/// What a registration is for.
+#[derive(Clone, Debug)]
+pub struct RegistrationConfig {
+    /// The registrar, such as `sip:example.org`.
+    pub registrar: SipUri,
+    /// The address of record, such as `sip:alice@example.org`.
+    pub address: SipUri,
+    /// A word that was not used before; the same one for as long as the host is up.
+    pub call_id: CallId,
+    /// The tag of From: a token that was not used before.
+    pub tag: String,
+    /// How long a registration is to last. Its refresh comes in time before that.
+    pub lifetime: Duration,
+    /// The host and the number of its link (RFC 5626), where each link has a registration of its
+    /// own: behind NAT, or with a registrar that takes one contact of each host only.
+    pub outbound: Option<(String, u32)>,
+}
+
+/// What has become of a registration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistrationEvent {
+    /// The registrar has it, and all bindings of the address of record are these.
+    Registered {
+        /// When it ends, if nothing refreshes it.
+        until: Instant,
+        /// The bindings, those of other hosts included.
+        bindings: Vec<NameAddr>,
+    },
+    /// The registrar has removed all that was registered here.
+    Removed,
+    /// It does not have it. The next attempt comes by itself.
+    Failed {
+        /// The reason.
+        fault: RegistrationFault,
+        /// When the next attempt is made.
+        next: Instant,
+    },
+}
+
+/// Why a registration failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegistrationFault {
+    /// The registrar did not answer.
+    #[error("the registrar does not answer")]
+    NoAnswer,
+    /// It refused.
+    #[error("the registrar answers {status} {reason}")]
+    Refused {
+        /// The answer's status.
+        status: StatusCode,
+        /// The answer's words.
+        reason: String,
+    },
+    /// It asks for a proof that is not given.
+    #[error("the registrar asks for a proof: {0}")]
+    Challenge(#[from] ChallengeFault),
+    /// It asks for a proof, and there is no password.
+    #[error("the registrar asks for a password, and there is none")]
+    NoPassword,
+    /// Its answer can't be read.
+    #[error("the registrar's answer: {0}")]
+    Answer(#[from] HeaderFault),
+    /// Its answer does not list what was registered.
+    #[error("the registrar does not list what was registered")]
+    NotListed,
+}
+
+/// Keeps care-of addresses registered, and changes the registration when they change.
+///
+/// Call [`Registration::poll_request`] at [`Registration::poll_timeout`], send what it returns, and
+/// tell it the final answer. There is one request at a time.
+#[derive(Debug)]
+pub struct Registration {
+    config: RegistrationConfig,
+    answerer: Option<Answerer>,
+    wanted: Vec<CareOf>,
+    /// Addresses that the registrar may have.
+    known: Vec<SipUri>,
+    cseq: u32,
+    state: State,
+    /// Failures in a row.
+    failures: u32,
+    events: VecDeque<RegistrationEvent>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing is registered, and nothing is to be.
+    Idle,
+    /// The next request is made then.
+    Due(Instant),
+    /// A request is in progress; whether there is something newer to say.
+    Asking { sent: Vec<CareOf>, is_old: bool },
+}
+
+impl Registration {
+    /// A registration of nothing yet.
+    #[must_use]
+    pub fn new(config: RegistrationConfig, answerer: Option<Answerer>) -> Self {
+        Self {
+            config,
+            answerer,
+            wanted: Vec::new(),
+            known: Vec::new(),
+            cseq: 0,
+            state: State::Idle,
+            failures: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Sets the care-of addresses. The registrar is told at once, of those that went as well; none
+    /// removes the registration.
+    pub fn set_contacts(&mut self, now: Instant, contacts: Vec<CareOf>) {
+        if contacts == self.wanted {
+            return;
+        }
+        self.wanted = contacts;
+        self.failures = 0;
+        match &mut self.state {
+            State::Asking { is_old, .. } => *is_old = true,
+            State::Idle | State::Due(_) => self.state = State::Due(now),
+        }
+    }
+
+    /// Returns when [`Registration::poll_request`] is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Due(at) => Some(at),
+            State::Idle | State::Asking { .. } => None,
+        }
+    }
+
+    /// Returns the request to send now, if one is due. `via` names a new branch, `cnonce` is a
+    /// word that was not used before.
+    pub fn poll_request(&mut self, now: Instant, via: &Via, cnonce: &str) -> Option<Request> {
+        if self.poll_timeout()? > now {
+            return None;
+        }
+        let contacts = self.contacts();
+        if contacts.is_empty() {
+            self.state = State::Idle;
+            return None;
+        }
+        self.cseq += 1;
+        let sent = self.wanted.clone();
+        // A request that is lost may have come all the same.
+        for care_of in &sent {
+            if !self.knows(&care_of.uri) {
+                self.known.push(care_of.uri.clone());
+            }
+        }
+        // The oldest ones end by themselves at the registrar.
+        let excess = self.known.len().saturating_sub(MAX_KNOWN.max(sent.len()));
+        self.known.drain(..excess);
+        self.state = State::Asking {
+            sent,
+            is_old: false,
+        };
+        Some(self.request(via, cnonce, &contacts))
+    }
+
+    /// Returns the next thing that has happened.
+    pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
+        self.events.pop_front()
+    }
+
+    fn knows(&self, uri: &SipUri) -> bool {
+        self.known.iter().any(|known| known.is_equivalent(uri))
+    }
+
+    /// All that is wanted, and what is there and not wanted any more.
+    fn contacts(&self) -> Vec<NameAddr> {
+        let is_wanted = |uri: &SipUri| self.wanted.iter().any(|w| w.uri.is_equivalent(uri));
+        let gone = self.known.iter().filter(|uri| !is_wanted(uri));
+        let wanted = self.wanted.iter().map(|care_of| {
+            let mut contact = self.contact(&care_of.uri);
+            contact.params.set("q", &care_of.q.to_string());
+            contact
+        });
+        // A new address under the same number of a link replaces the old one by itself.
+        let is_replaced = self.config.outbound.is_some() && !self.wanted.is_empty();
+        let gone = gone.filter(|_| !is_replaced).map(|uri| {
+            let mut contact = self.contact(uri);
+            contact.params.set("expires", "0");
+            contact
+        });
+        wanted.chain(gone).collect()
+    }
+
+    fn contact(&self, uri: &SipUri) -> NameAddr {
+        let mut contact = NameAddr::new(uri.clone().into());
+        if let Some((instance, number)) = &self.config.outbound {
+            contact.params.set_quoted("+sip.instance", instance);
+            contact.params.set("reg-id", &number.to_string());
+        }
+        contact
+    }
+
+    fn request(&mut self, via: &Via, cnonce: &str, contacts: &[NameAddr]) -> Request {
+        let config = &self.config;
+        let method = Method::Register;
+        let target = Uri::from(config.registrar.clone());
+        let mut request = Request::new(method.clone(), target.clone());
+        let headers = &mut request.headers;
+        let address = NameAddr::new(config.address.clone().into());
+        let mut from = address.clone();
+        from.params.set("tag", &config.tag);
+        headers.push(HeaderName::Via, via);
+        headers.push(HeaderName::MaxForwards, MaxForwards(70));
+        headers.push(HeaderName::From, from);
+        headers.push(HeaderName::To, address);
+        headers.push(HeaderName::CallId, &config.call_id);
+        let number = self.cseq;
+        headers.push(HeaderName::CSeq, CSeq { number, method });
+        for contact in contacts {
+            headers.push(HeaderName::Contact, contact);
+        }
+        let seconds = u32::try_from(config.lifetime.as_secs()).unwrap_or(u32::MAX);
+        headers.push(HeaderName::Expires, Seconds(seconds));
+        headers.push(HeaderName::Supported, "path, outbound");
+        let target = target.to_string();
+        let proof = self
+            .answerer
+            .as_mut()
+            .and_then(|answerer| answerer.credentials(&Method::Register, &target, cnonce));
+        if let Some(proof) = proof {
+            headers.push(HeaderName::Authorization, proof);
+        }
+        request
+    }
+}
+
+/// Addresses that are remembered because the registrar may have them.
+const MAX_KNOWN: usize = 16;
