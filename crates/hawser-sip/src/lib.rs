@@ -6,6 +6,8 @@
 //! - [`digest`]: proof of a password, at both ends (RFC 3261 §22).
 //! - [`registrar`]: where everybody is (RFC 3261 §10.3).
 //! - [`agent`]: says where this host is (RFC 3261 §10.2).
+//! - [`dialog`]: what two user agents have in common (RFC 3261 §12).
+//! - [`sdp`]: the addresses of one end, signed (RFC 8839).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
@@ -13,6 +15,7 @@
 
 pub mod agent;
 mod cursor;
+pub mod dialog;
 pub mod digest;
 pub mod fields;
 pub mod framer;
@@ -21,6 +24,7 @@ pub mod fuzzing;
 pub mod message;
 pub mod params;
 pub mod registrar;
+pub mod sdp;
 pub mod transaction;
 pub mod uri;
 

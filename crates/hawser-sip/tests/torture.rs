@@ -140,7 +140,8 @@ fn what_is_behind_the_body_of_a_datagram_is_counted() {
 #[test]
 fn a_stream_and_a_datagram_agree_on_every_beginning_of_every_message() {
     for message in messages().values() {
-        for end in 0..=message.len() {
+        // Long ones in steps: each beginning costs as much as the whole.
+        for end in (0..=message.len()).step_by(1 + message.len() / 1000) {
             let mut input = vec![7];
             input.extend_from_slice(&message[..end]);
             hawser_sip::fuzzing::fuzz_message(&input);
