@@ -118,9 +118,9 @@ struct Need {
 }
 
 /// Of the packages below, those that are services of the same name.
-const SERVICES: [&str; 2] = ["nginx", "prometheus"];
+const SERVICES: [&str; 3] = ["kamailio", "nginx", "prometheus"];
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 14] = [
     Need {
         program: "curl",
         package: "curl",
@@ -180,6 +180,11 @@ const NEEDS: [Need; 13] = [
         program: "/usr/include/usrsctp.h",
         package: "libusrsctp-dev",
         tests: "associations with another SCTP stack",
+    },
+    Need {
+        program: "kamailio",
+        package: "kamailio",
+        tests: "registrations with another SIP registrar",
     },
     Need {
         program: "man",

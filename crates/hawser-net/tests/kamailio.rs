@@ -1,0 +1,121 @@
+//! Registrations of `hawser-sip` with Kamailio, as `contrib/kamailio` sets it up.
+
+#[path = "kamailio/host.rs"]
+mod host;
+#[path = "kamailio/server.rs"]
+mod server;
+
+use hawser_sip::agent::{RegistrationEvent, RegistrationFault};
+use hawser_sip::digest::{Algorithm, ChallengeFault};
+use hawser_sip::fields::NameAddr;
+use host::{Host, Over};
+use server::Kamailio;
+
+/// Returns `None`, and reports that the test is skipped, where Kamailio is not installed.
+fn start(test: &str, algorithm: Algorithm) -> Option<Kamailio> {
+    let kamailio = Kamailio::start(algorithm);
+    if kamailio.is_none() {
+        let reason = "kamailio (package kamailio) is not installed";
+        hawser_skip::skip(&format!("hawser-net::kamailio::{test}"), reason);
+    }
+    kamailio
+}
+
+/// The contacts of a registration that succeeded, without the seconds left.
+fn registered(event: RegistrationEvent) -> Vec<String> {
+    let RegistrationEvent::Registered { bindings, .. } = event else {
+        panic!("{event:?}");
+    };
+    let mut contacts: Vec<_> = bindings.into_iter().map(without_seconds).collect();
+    contacts.sort();
+    contacts
+}
+
+fn without_seconds(mut contact: NameAddr) -> String {
+    assert!(
+        contact
+            .expires()
+            .unwrap()
+            .is_some_and(|seconds| seconds.0 > 500)
+    );
+    contact.params.remove("expires");
+    contact.to_string()
+}
+
+/// What every host of the user learns from its own registration, over datagrams and over a stream.
+fn contacts_are_shared(test: &str, over: Over, algorithm: Algorithm) {
+    let Some(kamailio) = start(test, algorithm) else {
+        return;
+    };
+    let mut laptop = Host::new(&kamailio, over, "a", algorithm);
+    laptop.set_contacts(&[
+        ("sip:alice@192.0.2.1", 750),
+        ("sip:alice@[2001:db8::1]:5070", 125),
+    ]);
+    let first = [
+        "<sip:alice@192.0.2.1>;q=0.75",
+        "<sip:alice@[2001:db8::1]:5070>;q=0.125",
+    ];
+    assert_eq!(registered(laptop.settle()), first);
+    let mut home = Host::new(&kamailio, over, "a", algorithm);
+    home.set_contacts(&[("sip:alice@198.51.100.7", 333)]);
+    let third = "<sip:alice@198.51.100.7>;q=0.333";
+    assert_eq!(registered(home.settle()), [first[0], third, first[1]]);
+    // A link goes, another one is better than before: one request changes both.
+    laptop.set_contacts(&[("sip:alice@[2001:db8::1]:5070", 1000)]);
+    let changed = "<sip:alice@[2001:db8::1]:5070>;q=1";
+    assert_eq!(registered(laptop.settle()), [third, changed]);
+    home.set_contacts(&[]);
+    assert_eq!(home.settle(), RegistrationEvent::Removed);
+    laptop.set_contacts(&[("sip:alice@192.0.2.9", 1)]);
+    assert_eq!(
+        registered(laptop.settle()),
+        ["<sip:alice@192.0.2.9>;q=0.001"]
+    );
+}
+
+#[test]
+fn contacts_are_shared_over_datagrams_with_sha_256() {
+    let test = "contacts_are_shared_over_datagrams_with_sha_256";
+    contacts_are_shared(test, Over::Udp, Algorithm::Sha256);
+}
+
+#[test]
+fn contacts_are_shared_over_a_stream_with_md5() {
+    let test = "contacts_are_shared_over_a_stream_with_md5";
+    contacts_are_shared(test, Over::Tcp, Algorithm::Md5);
+}
+
+#[test]
+fn a_wrong_password_is_refused() {
+    let Some(kamailio) = start("a_wrong_password_is_refused", Algorithm::Sha256) else {
+        return;
+    };
+    let mut host = Host::new(&kamailio, Over::Udp, "wrong", Algorithm::Sha256);
+    host.set_contacts(&[("sip:alice@192.0.2.1", 1000)]);
+    let RegistrationEvent::Failed { fault, .. } = host.settle() else {
+        panic!("the password is wrong");
+    };
+    assert_eq!(fault, RegistrationFault::Challenge(ChallengeFault::Refused));
+}
+
+#[test]
+fn each_link_of_a_host_has_a_number_and_a_new_address_replaces_the_old_one() {
+    let test = "each_link_of_a_host_has_a_number_and_a_new_address_replaces_the_old_one";
+    let Some(kamailio) = start(test, Algorithm::Sha256) else {
+        return;
+    };
+    let mut links: Vec<_> = [1, 2]
+        .map(|number| Host::link(&kamailio, "<urn:uuid:0e6a3c5e>", number))
+        .into();
+    links[0].set_contacts(&[("sip:alice@192.0.2.1", 600)]);
+    registered(links[0].settle());
+    links[1].set_contacts(&[("sip:alice@192.0.2.2", 400)]);
+    registered(links[1].settle());
+    links[0].set_contacts(&[("sip:alice@192.0.2.3", 600)]);
+    let hosts: Vec<_> = registered(links[0].settle())
+        .iter()
+        .map(|contact| contact.split('>').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(hosts, ["<sip:alice@192.0.2.2", "<sip:alice@192.0.2.3"]);
+}

@@ -1,0 +1,99 @@
+//! Kamailio with the configuration that is shipped.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hawser_sip::digest::Algorithm;
+use tempfile::TempDir;
+
+/// A Kamailio of this test's own, which ends with it.
+pub(crate) struct Kamailio {
+    process: Child,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Kamailio {
+    /// Starts it, with the user `alice` whose password is `a`; `None` where it is not installed.
+    pub(crate) fn start(algorithm: Algorithm) -> Option<Self> {
+        let program = ["/usr/sbin/kamailio", "/usr/local/sbin/kamailio"]
+            .into_iter()
+            .find(|program| Path::new(program).is_file())?;
+        let folder = tempfile::tempdir().unwrap();
+        let address = free_address();
+        let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/kamailio/");
+        let main = folder.path().join("kamailio.cfg");
+        fs::copy(format!("{shipped}kamailio.cfg"), &main).unwrap();
+        let local = fs::read_to_string(format!("{shipped}local.cfg")).unwrap();
+        let local = set_up(&local, address, algorithm);
+        fs::write(folder.path().join("local.cfg"), local).unwrap();
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-f").arg(&main);
+        // In the foreground, two processes, 32 MiB shared and 8 MiB private memory.
+        command.args(["-DD", "-E", "-n", "1", "-m", "32", "-M", "8"]);
+        command.arg("-Y").arg(folder.path());
+        command.arg("-w").arg(folder.path());
+        command.stdout(Stdio::null()).stderr(log);
+        let process = command.spawn().unwrap();
+        let kamailio = Self {
+            process,
+            address,
+            folder,
+        };
+        kamailio.wait_until_it_listens();
+        Some(kamailio)
+    }
+
+    /// Where it listens, for datagrams and streams.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn wait_until_it_listens(&self) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(self.address).is_err() {
+            let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+            assert!(Instant::now() < end, "kamailio does not start: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Kamailio {
+    fn drop(&mut self) {
+        // The main process ends its children on SIGTERM, and cannot on SIGKILL.
+        let _ = Command::new("kill")
+            .arg(self.process.id().to_string())
+            .status();
+        let _ = self.process.wait();
+    }
+}
+
+/// Puts this test's address, algorithm and password into the shipped example.
+fn set_up(local: &str, address: SocketAddr, algorithm: Algorithm) -> String {
+    let text = "alice:example.org:a";
+    let sum = match algorithm {
+        Algorithm::Sha256 => "sha256sum",
+        Algorithm::Md5 => "md5sum",
+    };
+    let script = format!("printf '%s' '{text}' | {sum}");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let hash = String::from_utf8(output.stdout).unwrap();
+    let hash = hash.split(' ').next().unwrap();
+    let set_up = local
+        .replace("192.0.2.1:5060", &address.to_string())
+        .replace("\"SHA-256\"", &format!("\"{}\"", algorithm.as_str()))
+        .replace(&"0".repeat(64), hash);
+    assert!(set_up.contains(hash) && set_up.contains(&address.to_string()));
+    set_up
+}
+
+/// An address whose port was free a moment ago, for TCP.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap()
+}
