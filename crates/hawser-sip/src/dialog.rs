@@ -100,6 +100,23 @@ impl Dialog {
         })
     }
 
+    /// The dialog with another one that has accepted the same INVITE (RFC 3261 §13.2.2.4); `None`
+    /// where its answer has not what a dialog needs.
+    #[must_use]
+    pub fn forked(&self, response: &Response) -> Option<Self> {
+        let remote = response.headers.to().ok()?;
+        let mut routes = response.headers.routes(HeaderName::RecordRoute).ok()?;
+        routes.reverse();
+        remote.tag()?;
+        Some(Self {
+            remote,
+            target: contact(&response.headers).ok()?,
+            routes,
+            remote_number: None,
+            ..self.clone()
+        })
+    }
+
     /// Whether a request that has come belongs here.
     #[must_use]
     pub fn is_of(&self, essentials: &Essentials) -> bool {

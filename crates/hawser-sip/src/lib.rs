@@ -8,6 +8,7 @@
 //! - [`agent`]: says where this host is (RFC 3261 §10.2).
 //! - [`dialog`]: what two user agents have in common (RFC 3261 §12).
 //! - [`sdp`]: the addresses of one end, signed (RFC 8839).
+//! - [`session`]: opened, changed and ended (RFC 3261 §13, RFC 3311).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
@@ -25,6 +26,7 @@ pub mod message;
 pub mod params;
 pub mod registrar;
 pub mod sdp;
+pub mod session;
 pub mod transaction;
 pub mod uri;
 
