@@ -6,6 +6,7 @@
 
 mod back_off;
 mod config;
+mod flows;
 mod message;
 mod path_links;
 mod sample;

@@ -14,6 +14,7 @@ mod link_books;
 mod lock;
 mod meter;
 mod monitor;
+mod packet_flows;
 mod picture;
 pub(crate) mod proxy;
 mod recording;

@@ -192,7 +192,8 @@ fn shorten_policy(policy: &PolicyStatus) -> Result<Vec<u8>, CodecError> {
     encode(&Response::Policy(Box::new(short)))
 }
 
-/// With ever fewer sessions, and streams of each, until it fits or none of either can be left out.
+/// With ever fewer sessions, and streams and flows of packets of each, until it fits or nothing
+/// more can be left out.
 fn shorten(short: Box<StatusSnapshot>) -> Result<Vec<u8>, CodecError> {
     let mut response = Response::Status(short);
     let mut outcome = Err(CodecError::TooLong { length: MAX_LINE });
@@ -200,7 +201,10 @@ fn shorten(short: Box<StatusSnapshot>) -> Result<Vec<u8>, CodecError> {
         if let Response::Status(short) = &mut response {
             short.sessions.truncate(sessions);
             let listed = short.sessions.iter_mut();
-            listed.for_each(|session| session.streams.truncate(streams));
+            listed.for_each(|session| {
+                session.streams.truncate(streams);
+                session.packet_flows.truncate(streams);
+            });
         }
         outcome = encode(&response);
         if !matches!(outcome, Err(CodecError::TooLong { .. })) {
@@ -218,7 +222,7 @@ pub const MAX_LINE: usize = 1 << 20;
 
 const MAX_MESSAGE: usize = 200;
 
-/// Sessions, and streams of each, to try one after the other when a snapshot is too long.
+/// Sessions, and streams and flows of each, to try one after the other when a snapshot is too long.
 const SHORTER: [(usize, usize); 6] = [
     (1024, 200),
     (1024, 20),

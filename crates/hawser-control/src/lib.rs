@@ -18,6 +18,7 @@ mod event_log;
 mod gain;
 mod history;
 mod message;
+mod packet_flow;
 mod placed;
 mod policy;
 mod render;
@@ -26,6 +27,7 @@ mod snapshot;
 mod states;
 mod units;
 mod why;
+mod why_count;
 mod words;
 
 pub use all_sessions::AllSessions;
@@ -36,6 +38,7 @@ pub use event::{Change, Event};
 pub use event_log::EventLog;
 pub use history::{History, HistoryReport, LinkHistory};
 pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
+pub use packet_flow::{PacketFlowLink, PacketFlowStatus, PacketPlacing};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
 pub use render::{
@@ -52,5 +55,6 @@ pub use snapshot::{
 };
 pub use states::States;
 pub use why::{
-    MAX_FAR_END, WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream,
+    MAX_FAR_END, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream,
 };
+pub use why_count::WhyCount;

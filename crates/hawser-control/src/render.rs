@@ -4,6 +4,7 @@ mod connections;
 mod event;
 mod figures;
 mod links;
+mod packet_flows;
 mod placed;
 mod policy;
 mod status;

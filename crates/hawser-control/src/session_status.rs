@@ -7,6 +7,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, ChannelId, LinkIndex, PathId, Rate, StreamId};
 use serde::{Deserialize, Serialize};
 
+use crate::packet_flow::PacketFlowStatus;
 use crate::words::words;
 
 /// Everything between this machine and one far end.
@@ -64,6 +65,12 @@ pub struct SessionStatus {
     pub stream_count: u64,
     /// Its streams.
     pub streams: Vec<StreamStatus>,
+    /// Number of flows of packets that have moved something lately, also when not all are listed.
+    #[serde(default)]
+    pub packet_flow_count: u64,
+    /// Its flows of packets, the latest first.
+    #[serde(default)]
+    pub packet_flows: Vec<PacketFlowStatus>,
 }
 
 /// The transports of a session's data.

@@ -3,7 +3,8 @@ use std::time::Duration;
 use hawser_types::{ByteCount, ChannelId, LinkIndex, StreamId};
 use serde::{Deserialize, Serialize};
 
-use crate::{PlacedReport, Role};
+use crate::why_count::WhyCount;
+use crate::{PacketFlowStatus, PlacedReport, Role};
 
 /// The reasons why links were used or not, as far as this daemon decided: for the data that it
 /// sends.
@@ -42,6 +43,9 @@ pub struct WhySession {
     pub links: Vec<WhyLink>,
     /// The streams that can be asked for, where this is about all of them.
     pub streams: Vec<WhyStream>,
+    /// Flows of packets lately, where this is about all streams; those with the most bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packet_flows: Vec<PacketFlowStatus>,
     /// The latest that happened to channels and links.
     pub events: Vec<WhyEvent>,
     /// The same as the far end says it, for what it sends here; none where it does not tell.
@@ -98,17 +102,6 @@ pub struct WhyLink {
     pub channel_count: u64,
     /// Number of those that are silent although an answer is overdue.
     pub suspect_count: u64,
-}
-
-/// Number of times that something was the reason.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct WhyCount {
-    /// The reason, for programs.
-    pub why: String,
-    /// The reason, for people: goes on after "since".
-    pub meaning: String,
-    /// Number of chunks.
-    pub chunks: u64,
 }
 
 /// Time for which something was the reason.

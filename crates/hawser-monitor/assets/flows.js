@@ -1,4 +1,5 @@
-// Where applications go: streams of sessions, and connections that go over one link each.
+// Where applications go: streams and flows of packets of sessions, and connections that go over one
+// link each.
 
 import { ask } from './api.js';
 import {
@@ -28,10 +29,12 @@ export function showFlows(latest) {
   const wanted = find('filter').value.trim().toLowerCase();
   const isWanted = (flow) =>
     `${flow.program ?? ''} ${flow.destination ?? ''}`.toLowerCase().includes(wanted);
-  const flows = [...streams(), ...connections()].filter(isWanted);
+  const flows = [...streams(), ...packets(), ...connections()].filter(isWanted);
   keep(find('flow-table'), flows.slice(0, MOST), (flow) => flow.key, makeFlow);
-  const listed = status.sessions.reduce((all, one) => all + one.streams.length, 0);
-  const unlisted = Math.max(0, status.all_sessions.stream_count - listed);
+  const sum = (count) => status.sessions.reduce((all, one) => all + count(one), 0);
+  const listed = sum((one) => one.streams.length);
+  const packetsUnlisted = sum((one) => one.packet_flow_count - one.packet_flows.length);
+  const unlisted = Math.max(0, status.all_sessions.stream_count - listed) + packetsUnlisted;
   const more = Math.max(0, flows.length - MOST) + unlisted;
   const rest = more > 0 ? `and ${more} more` : '';
   setText(find('flow-rest'), flows.length ? rest : 'None.');
@@ -69,6 +72,25 @@ function streams() {
     }));
     return flows.reverse();
   });
+}
+
+/** Flows of packets, the latest first. */
+function packets() {
+  return status.sessions.flatMap((session) =>
+    session.packet_flows.map((flow) => ({
+      key: `packets ${session.id} ${flow.protocol} ${flow.source} ${flow.destination}`,
+      session: session.id,
+      packets: flow,
+      program: `${flow.protocol} packets`,
+      destination: flow.name ? `${flow.name} (${flow.destination})` : flow.destination,
+      over: flow.links.map((link) => link.link).join(' + ') || '–',
+      rate: rate(flow.rate_bps),
+      sent: flow.bytes_sent,
+      received: flow.bytes_received,
+      lasted: span(flow.age_ms),
+      isOver: false,
+    })),
+  );
 }
 
 /** Connections, the latest first; but for those over a session, which are among its streams. */
@@ -133,7 +155,10 @@ function makeFlow(first) {
       if (now.placed) return place.replaceChildren(...whyPlaced(now.placed));
       try {
         const report = await ask({ request: 'why', session: now.session, stream: now.stream });
-        place.replaceChildren(...whyStream(report.sessions[0]));
+        const [session] = report.sessions;
+        place.replaceChildren(
+          ...(now.packets ? whyPackets(now.packets, session) : whyStream(session)),
+        );
       } catch (error) {
         place.replaceChildren(h('p', {}, printable(error.message)));
       }
@@ -201,6 +226,34 @@ function whyStream(session) {
     );
   }
   return parts;
+}
+
+/** Which links have carried a flow of packets, and why. */
+function whyPackets(flow, session) {
+  const same = (one) => ['protocol', 'source', 'destination'].every((it) => one[it] === flow[it]);
+  // Only those that have moved most are told with their reasons.
+  const told = session?.packet_flows?.find(same) ?? flow;
+  const rows = told.links.map((link) => [
+    link.link,
+    size(link.bytes_sent),
+    size(link.bytes_copied),
+    size(link.bytes_received),
+    (link.chosen ?? []).map((one) => `${one.chunks} since ${one.meaning}`).join('; ') || '–',
+  ]);
+  const counts = [
+    [told.dropped, 'dropped here since a queue stood'],
+    [told.marked, 'marked here instead'],
+    [told.lost, 'lost on the way here'],
+    [told.late, 'late'],
+  ].filter(([count]) => count > 0);
+  const text =
+    `From ${told.source}, placed as ${told.placed}: ${told.packets_sent} packets sent, ` +
+    `${told.packets_received} received` +
+    counts.map(([count, what]) => `, ${count} ${what}`).join('');
+  return [
+    h('p', {}, printable(`${text}.`)),
+    table(['Link', 'Sent', 'As copies', 'Received', 'Packets that it got'], rows),
+  ];
 }
 
 /** What was decided of a connection, and what came of it. */

@@ -34,6 +34,7 @@ use hawser_types::ByteCount;
 use tokio::sync::Notify;
 
 use crate::clock;
+pub(crate) use handle::TunnelFlows;
 pub use handle::{AssociationHandle, Expected};
 use keyed_endpoint::KeyedEndpoint;
 use keyed_endpoints::KeyedEndpoints;

@@ -31,7 +31,7 @@ use hawser_session::{
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
 
-use crate::association::{AssociationHandle, Seal};
+use crate::association::{AssociationHandle, Seal, TunnelFlows};
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::read_memory::ReadMemory;
@@ -240,10 +240,21 @@ impl Driver {
     pub(crate) fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
         self.sample_associations();
         let tunnel = self.shared.packets.counts();
-        let session = &self.shared.lock().session;
+        let TunnelFlows {
+            mut flows,
+            count,
+            paths,
+        } = self.shared.packets.flows(max_streams);
+        let inner = self.shared.lock();
+        for flow in &mut flows {
+            let name = |link| inner.path_links.of_session(&paths, link);
+            flow.tally.rename_links(name);
+        }
         SessionSnapshot {
             tunnel,
-            ..session.snapshot(clock::now(), max_streams)
+            flows,
+            flow_count: count,
+            ..inner.session.snapshot(clock::now(), max_streams)
         }
     }
 

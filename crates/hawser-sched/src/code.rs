@@ -2,6 +2,55 @@
 
 use crate::chunk::Reason;
 use crate::governor::{Exclusion, Harm, Standing};
+use crate::packet::PacketReason;
+
+impl PacketReason {
+    /// Every reason, in the order of their numbers: `reason as usize` is its place here.
+    pub const ALL: [Self; 10] = [
+        Self::Home,
+        Self::Earliest,
+        Self::AllGrown,
+        Self::Turn,
+        Self::NotItsTurn,
+        Self::InOrder,
+        Self::LeastRtt,
+        Self::Redundant,
+        Self::QuickerSoon,
+        Self::AllBusy,
+    ];
+
+    /// The word that stands for it in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Earliest => "earliest",
+            Self::AllGrown => "all-grown",
+            Self::Turn => "turn",
+            Self::NotItsTurn => "not-its-turn",
+            Self::InOrder => "in-order",
+            Self::LeastRtt => "least-rtt",
+            Self::Redundant => "redundant",
+            Self::QuickerSoon => "quicker-soon",
+            Self::AllBusy => "all-busy",
+        }
+    }
+
+    /// For people: what goes on as "the packet went there", then "since …".
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Home => "the flow was there, and the queue had not grown",
+            Self::Earliest => "the packet would arrive there first",
+            Self::AllGrown => "all queues had grown, and the packet would arrive there first",
+            Self::Turn => "it was its turn",
+            Self::NotItsTurn => "it was another link's turn, and that one was busy",
+            Self::InOrder => "there it came in order within its burst",
+            Self::LeastRtt => "it had the lowest round-trip time of those that were ready",
+            Self::Redundant => "two links carried the packet, the first to arrive counts",
+            Self::QuickerSoon => "a quicker link was about to be free",
+            Self::AllBusy => "every link was full",
+        }
+    }
+}
 
 impl Reason {
     /// Every reason, in the order of their numbers: `reason as usize` is its place here.
@@ -116,6 +165,13 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Reason::ALL.len());
+        let mut names: Vec<_> = PacketReason::ALL.iter().map(|it| it.name()).collect();
+        for (place, reason) in PacketReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), PacketReason::ALL.len());
         let standings: Vec<_> = (0..=u8::MAX).filter_map(Standing::from_code).collect();
         for (code, standing) in standings.iter().enumerate() {
             assert_eq!(usize::from(standing.code()), code);

@@ -1,8 +1,10 @@
 //! Counts of decisions for each stream and link: what was placed where, and for what reasons.
 //!
-//! A session counts its decisions on channels so, and an association those on paths.
+//! A session counts its decisions on channels so, and an association those on paths. A tunnel has
+//! counts of its own for each flow of packets ([`FlowTally`]).
 
 mod counts;
+mod flow;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -14,6 +16,7 @@ use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use crate::PathView;
 use crate::chunk::{ChunkUnit, Decision, Reason};
 pub use counts::{LinkTally, MAX_LINKS, StreamTally};
+pub use flow::{FlowTally, LinkOfFlow};
 pub use verdict::Verdict;
 
 /// The counts of all streams.

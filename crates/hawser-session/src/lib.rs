@@ -62,8 +62,8 @@ pub use read_outcome::ReadOutcome;
 pub use session::Session;
 pub use side::Side;
 pub use snapshot::{
-    ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,
-    TransportSnapshot, TunnelCounts,
+    ChannelSnapshot, Counters, FlowEnds, LinkSnapshot, PacketFlow, PeerView, SessionSnapshot,
+    StreamSnapshot, TransportSnapshot, TunnelCounts,
 };
 pub use stream::SHORT_WRITE;
 pub use transport::{Transport, TransportReason};

@@ -1,7 +1,9 @@
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::governor::Standing;
+use hawser_sched::tally::FlowTally;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, TransportChoice};
 
@@ -38,6 +40,39 @@ pub struct SessionSnapshot {
     pub held: ByteCount,
     /// Packets of tunnels, which the driver counts.
     pub tunnel: TunnelCounts,
+    /// Flows of packets over an association that have moved something lately, the latest first, at
+    /// most as many as streams were asked for. The driver has them.
+    pub flows: Vec<PacketFlow>,
+    /// Number of those flows.
+    pub flow_count: usize,
+}
+
+/// A flow of packets at one moment. Packets of one flow with several markings are one here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketFlow {
+    /// Its two ends.
+    pub ends: FlowEnds,
+    /// Differentiated services code point of what this end sends, or of what it receives if it
+    /// sends nothing.
+    pub dscp: u8,
+    /// Time since its first packet.
+    pub age: Duration,
+    /// Time since its latest packet.
+    pub idle: Duration,
+    /// Its counts.
+    pub tally: FlowTally,
+}
+
+/// The two ends of a flow of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowEnds {
+    /// Protocol behind the IP headers.
+    pub protocol: u8,
+    /// Inner address and port at the client; port 0 where the protocol has none. Of echoes the
+    /// port is their identifier.
+    pub client: (IpAddr, u16),
+    /// The other end, likewise.
+    pub remote: (IpAddr, u16),
 }
 
 /// Packets of a session's tunnels.

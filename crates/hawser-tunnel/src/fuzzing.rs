@@ -221,6 +221,7 @@ impl Pair {
             .filter(|number| value >> number & 1 != 0)
             .map(|number| PathDelay {
                 path: PathId::new(number),
+                link: LinkIndex::new(number + 1),
                 rtt: Duration::from_millis(u64::from(value)),
                 variation: Duration::from_millis(u64::from(value >> 4)),
             })

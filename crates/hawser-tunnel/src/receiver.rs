@@ -8,9 +8,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{ByteCount, Instant, PathId};
+use hawser_sched::tally::FlowTally;
+use hawser_types::{ByteCount, Instant, LinkIndex, PathId};
 use hawser_wire::tunnel::{TunnelFlow, TunnelHeader};
 
+use crate::packet::FlowKey;
 use lane::{Arrival, Held, Lane, Outcome, Proof};
 use paths::Paths;
 
@@ -120,7 +122,12 @@ impl Receiver {
         };
         let mut lane = self.take_lane(flow, &arrival);
         self.stop_waiting(flow, &lane);
-        match lane.handle(&arrival, packet) {
+        let link = self.paths.link(path).unwrap_or(LinkIndex::ALL);
+        let bytes = packet.len();
+        lane.of_flow(now, &packet);
+        let outcome = lane.handle(&arrival, packet);
+        lane.count(now, link, bytes, &outcome);
+        match outcome {
             Outcome::Now { packet, waited } => {
                 self.paths.on_lateness(now, path, waited);
                 self.deliver(flow, packet, false);
@@ -171,6 +178,17 @@ impl Receiver {
         {
             self.give_up(flow);
         }
+    }
+
+    /// The flows of the peer, with what was received of each.
+    pub fn flows(&self) -> impl Iterator<Item = (&FlowKey, &FlowTally)> {
+        let lanes = self.lanes.iter().flatten();
+        lanes.filter_map(|lane| Some((lane.key.as_ref()?, &lane.tally)))
+    }
+
+    /// Returns whether the driver has said which link is below this path.
+    pub fn knows(&self, path: PathId) -> bool {
+        self.paths.link(path).is_some()
     }
 
     /// What was done so far.
@@ -293,7 +311,9 @@ impl Receiver {
         };
         self.stop_waiting(flow, &lane);
         lane.waiting = None;
-        self.stats.skipped += lane.skip();
+        let skipped = lane.skip();
+        self.stats.skipped += skipped;
+        lane.tally.given_up += skipped;
         self.drain(flow, &mut lane);
         self.wait(flow, &mut lane);
         self.lanes[flow.index()] = Some(lane);

@@ -16,13 +16,14 @@ use bytes::Bytes;
 use hawser_sched::packet::{
     PacketDecision, PacketFlow, PacketPolicy, PacketReason, PacketScheduler, PacketUnit,
 };
-use hawser_types::{ByteCount, ChannelId, Instant};
+use hawser_sched::tally::FlowTally;
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::tunnel::{FlowNumber, TunnelFlow, TunnelHeader};
 
 pub use class::Class;
 pub use paths::TunnelPaths;
 
-use crate::packet::{PacketFault, PacketView};
+use crate::packet::{FlowKey, PacketFault, PacketView};
 use budget::CopyBudget;
 use burst::{Burst, Ready};
 use codel::CodelConfig;
@@ -167,11 +168,14 @@ impl Sender {
             && paths.take_room(copy.path, size_of(&copy.packet))
         {
             self.stats.copies += 1;
+            let lane = self.queue.lane_mut(copy.header.flow);
+            let bytes = ByteCount::from(copy.packet.len());
+            lane.tally.on_copied(paths.link(copy.path), bytes);
             return Some(copy);
         }
         self.fill_burst(now, paths);
         if let Some(ready) = self.burst.pop(now, paths) {
-            return Some(self.place_ready(ready));
+            return Some(self.place_ready(now, ready, paths));
         }
         if self.burst.is_gathering() {
             return None;
@@ -194,6 +198,12 @@ impl Sender {
     /// The policy that chooses the path.
     pub fn policy(&self) -> PacketPolicy {
         self.policy.policy()
+    }
+
+    /// The flows that have a number, with what was sent of each. A flow that came when all numbers
+    /// were taken is counted with the one whose number it shares.
+    pub fn flows(&self) -> impl Iterator<Item = (&FlowKey, &FlowTally)> {
+        self.queue.flows()
     }
 
     /// Memory of the packets that wait, with what keeping them costs.
@@ -240,12 +250,13 @@ impl Sender {
         match self.policy.select(now, &unit, views) {
             PacketDecision::Path(path, reason) => {
                 paths.take_room(path, size);
-                Some(self.place(now, flow, waiting, (path, reason)))
+                Some(self.place(now, flow, waiting, (path, reason, paths.link(path))))
             }
             PacketDecision::Copies([first, second], reason) => {
                 paths.take_room(first, size);
                 self.budget.spend(size);
-                let mut placed = self.place(now, flow, waiting, (first, reason));
+                let link = paths.link(first);
+                let mut placed = self.place(now, flow, waiting, (first, reason, link));
                 placed.header.copied = true;
                 placed.header.run = Default::default();
                 self.queue.lane_mut(flow).forget_path();
@@ -269,12 +280,13 @@ impl Sender {
         now: Instant,
         flow: TunnelFlow,
         waiting: Waiting,
-        (path, reason): (ChannelId, PacketReason),
+        (path, reason, link): (ChannelId, PacketReason, LinkIndex),
     ) -> Placed {
         self.stats.placed += 1;
         self.budget.on_sent(size_of(&waiting.packet));
         let unheld = waiting.real_time || !self.policy().is_resequenced();
         let lane = self.queue.lane_mut(flow);
+        lane.on_leaves(now, link, &waiting, reason);
         let header = TunnelHeader {
             flow,
             number: FlowNumber::of(lane.next_number()),
@@ -309,10 +321,17 @@ impl Sender {
         self.burst.arrange(now, wanted, paths, &mut *self.policy);
     }
 
-    fn place_ready(&mut self, ready: Ready) -> Placed {
+    fn place_ready(&mut self, now: Instant, ready: Ready, paths: &TunnelPaths) -> Placed {
         self.stats.placed += 1;
         self.budget.on_sent(size_of(&ready.waiting.packet));
-        self.queue.lane_mut(ready.flow).forget_path();
+        let lane = self.queue.lane_mut(ready.flow);
+        lane.on_leaves(
+            now,
+            paths.link(ready.path),
+            &ready.waiting,
+            PacketReason::InOrder,
+        );
+        lane.forget_path();
         Placed {
             path: ready.path,
             header: TunnelHeader {

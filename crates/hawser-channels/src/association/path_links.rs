@@ -59,9 +59,19 @@ impl PathLinks {
         self.own_addresses.get(&link).copied()
     }
 
-    /// The session's link of a link that policies know, of which no path is left; `None` where that
-    /// is not known.
-    pub(super) fn without_path(&self, link: LinkIndex) -> Option<LinkIndex> {
+    /// The session's link of a link that policies know, [`LinkIndex::ALL`] where that is not known.
+    /// `paths`: those of the association.
+    pub fn of_session(&self, paths: &[PathSnapshot], link: LinkIndex) -> LinkIndex {
+        let path = paths.iter().find(|path| path.link == link);
+        let link = match path {
+            Some(path) => self.link(path),
+            None => self.without_path(link),
+        };
+        link.unwrap_or(LinkIndex::ALL)
+    }
+
+    /// The session's link of a link of which no path is left; `None` where that is not known.
+    fn without_path(&self, link: LinkIndex) -> Option<LinkIndex> {
         let is_known = match self.side {
             Side::Client => link != UNBOUND,
             Side::Gateway => self.seen.contains(&link),

@@ -101,16 +101,9 @@ impl AssociationState {
     /// What was placed, by the links of the session.
     fn placed(&self, links: &PathLinks) -> Vec<Placed> {
         let placed = self.placed.iter().copied();
-        let named = placed.map(|placed| {
-            let path = self.paths.iter().find(|path| path.link == placed.link);
-            let link = match path {
-                Some(path) => links.link(path),
-                None => links.without_path(placed.link),
-            };
-            Placed {
-                link: link.unwrap_or(LinkIndex::ALL),
-                ..placed
-            }
+        let named = placed.map(|placed| Placed {
+            link: links.of_session(&self.paths, placed.link),
+            ..placed
         });
         named.collect()
     }

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_sctp::{Association, Received, SendError, ToPlace, Transmit, Turn};
+use hawser_session::{PacketFlow, Side};
 use hawser_tunnel::{
     Delivery, PathDelay, Placed, Receiver, ReceiverConfig, ReceiverStats, Refused, Sender,
     SenderConfig, SenderStats, TunnelPaths,
 };
 use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::tunnel::{TunnelHeader, TunnelMessage};
+
+use super::flows;
 
 /// One end of the tunnel of an association.
 ///
@@ -81,6 +84,11 @@ impl AssociationTunnel {
     pub fn handle_received(&mut self, now: Instant, association: &mut Association) {
         self.tell_paths(now, association);
         while let Some(received) = association.receive_placed() {
+            let path = received.carrier.path;
+            if path.is_some_and(|path| !self.receiver.knows(path)) {
+                self.told_at = Instant::ZERO;
+                self.tell_paths(now, association);
+            }
             self.receive(now, &received);
         }
     }
@@ -152,6 +160,18 @@ impl AssociationTunnel {
         self.sender.waiting() + self.receiver.held()
     }
 
+    /// Returns the flows that have moved something lately, at most `most` of them, the latest
+    /// first, and how many there are. Their links are named as policies know them. `side`: of this
+    /// end.
+    pub fn flows(&self, now: Instant, side: Side, most: usize) -> (Vec<PacketFlow>, usize) {
+        flows::list(
+            now,
+            side,
+            (self.sender.flows(), self.receiver.flows()),
+            most,
+        )
+    }
+
     /// What was done so far.
     pub fn stats(&self) -> TunnelStats {
         TunnelStats {
@@ -207,6 +227,7 @@ impl AssociationTunnel {
             if !view.suspect {
                 delays.push(PathDelay {
                     path: PathId::new(view.channel.value()),
+                    link: view.link,
                     rtt: view.rtt,
                     variation: view.rtt_variation,
                 });

@@ -2,8 +2,8 @@
 
 use anyhow::bail;
 use hawser_control::{
-    PlacedConnection, PlacedReport, Request, Response, SessionStatus, StatusSnapshot, StreamStatus,
-    render_streams,
+    PacketFlowStatus, PlacedConnection, PlacedReport, Request, Response, SessionStatus,
+    StatusSnapshot, StreamStatus, render_streams,
 };
 use serde::Serialize;
 
@@ -60,6 +60,8 @@ struct OfSession<'a> {
     links: Vec<&'a str>,
     stream_count: u64,
     streams: &'a [StreamStatus],
+    packet_flow_count: u64,
+    packet_flows: &'a [PacketFlowStatus],
 }
 
 impl<'a> Open<'a> {
@@ -71,6 +73,8 @@ impl<'a> Open<'a> {
             links: session.links(),
             stream_count: session.stream_count,
             streams: &session.streams,
+            packet_flow_count: session.packet_flow_count,
+            packet_flows: &session.packet_flows,
         };
         let connections = placed.into_iter().flat_map(|report| &report.connections);
         Self {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use hawser_session::{ChannelSnapshot, SessionSnapshot, StreamSnapshot};
+use hawser_session::{ChannelSnapshot, FlowEnds, PacketFlow, SessionSnapshot, StreamSnapshot};
 use hawser_types::{ChannelId, LinkIndex, Rate, StreamId};
 use tokio::time::Instant;
 
@@ -25,7 +25,8 @@ pub(super) struct Account {
     /// An association is one for each of its links.
     channels: BTreeMap<(ChannelId, LinkIndex), Meter>,
     streams: BTreeMap<StreamId, Meter>,
-    /// Streams, also those that are not listed.
+    packet_flows: BTreeMap<FlowEnds, Meter>,
+    /// Streams, or flows of packets if there are more, also those that are not listed.
     stream_count: usize,
     /// Traffic of channels that are gone.
     gone: Moved,
@@ -80,6 +81,7 @@ impl Account {
             begun,
             channels: BTreeMap::new(),
             streams: BTreeMap::new(),
+            packet_flows: BTreeMap::new(),
             stream_count: 0,
             gone: Moved::default(),
         }
@@ -99,18 +101,24 @@ impl Account {
             let meter = self.channels.entry(key(now)).or_default();
             meter.enter(moved(now), span);
         }
-        self.stream_count = session.stream_count;
+        self.stream_count = session.stream_count.max(session.flow_count);
+        self.enter_packet_flows(span, session);
         let mut before = std::mem::take(&mut self.streams);
         for now in &session.streams {
             let moved = Moved::new(now.sent, now.received);
-            // One that was not listed before may be an old one.
-            let begun = || match now.age > span.saturating_mul(2) {
-                true => Meter::at(moved),
-                false => Meter::default(),
-            };
-            let mut meter = before.remove(&now.id).unwrap_or_else(begun);
-            meter.enter(moved, span);
-            self.streams.insert(now.id, meter);
+            let meter = before.remove(&now.id);
+            self.streams
+                .insert(now.id, entered(meter, moved, now.age, span));
+        }
+    }
+
+    fn enter_packet_flows(&mut self, span: Duration, session: &SessionSnapshot) {
+        let mut before = std::mem::take(&mut self.packet_flows);
+        for now in &session.flows {
+            let moved = Moved::new(now.tally.sent, now.tally.received);
+            let meter = before.remove(&now.ends);
+            self.packet_flows
+                .insert(now.ends, entered(meter, moved, now.age, span));
         }
     }
 
@@ -127,6 +135,12 @@ impl Account {
         meter.map_or(Rate::ZERO, |meter| meter.up + meter.down)
     }
 
+    /// Returns the current traffic of a flow of packets, as [`Self::stream`].
+    pub(super) fn packet_flow(&self, flow: &PacketFlow) -> Rate {
+        let meter = self.packet_flows.get(&flow.ends);
+        meter.map_or(Rate::ZERO, |meter| meter.up + meter.down)
+    }
+
     /// Returns the traffic of the session by channels that are gone.
     pub(super) fn gone(&self, channels: &[ChannelSnapshot]) -> Moved {
         let mut gone = self.gone;
@@ -137,6 +151,18 @@ impl Account {
         }
         gone
     }
+}
+
+/// Returns the account of what has moved so much since it began, `age` ago.
+fn entered(before: Option<Meter>, moved: Moved, age: Duration, span: Duration) -> Meter {
+    // One that was not listed before may be an old one.
+    let begun = || match age > span.saturating_mul(2) {
+        true => Meter::at(moved),
+        false => Meter::default(),
+    };
+    let mut meter = before.unwrap_or_else(begun);
+    meter.enter(moved, span);
+    meter
 }
 
 /// Returns the traffic of a channel.
@@ -201,6 +227,7 @@ pub(super) mod tests {
             is_with_gateway: false,
             problem: None,
             transport_problem: None,
+            names: BTreeMap::new(),
             session: Some(SessionSnapshot {
                 channels: channels.iter().map(channel).collect(),
                 transport: Default::default(),
@@ -215,6 +242,8 @@ pub(super) mod tests {
                 credit_lent: ByteCount::ZERO,
                 held: ByteCount::ZERO,
                 tunnel: Default::default(),
+                flows: Vec::new(),
+                flow_count: 0,
             }),
         }
     }

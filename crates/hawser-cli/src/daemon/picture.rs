@@ -19,6 +19,7 @@ use hawser_wire::ChannelRole;
 use tokio::time::Instant;
 
 use super::books::{Account, Books, moved};
+use super::packet_flows;
 use super::subject::{PathFacts, View};
 
 /// One session as it is shown.
@@ -55,6 +56,8 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
         status.stream_count = session.stream_count as u64;
         let streams = session.streams.iter();
         status.streams = streams.map(|it| stream(it, account)).collect();
+        status.packet_flow_count = session.flow_count as u64;
+        status.packet_flows = packet_flows::shown(&view, account);
     }
     status.id = view.id;
     status.peer = view.peer;

@@ -103,6 +103,8 @@ pub(crate) struct View {
     pub(crate) problem: Option<String>,
     /// Reason why there is no association although one is wanted.
     pub(crate) transport_problem: Option<String>,
+    /// Names of far ends of flows of packets, as far as they are known.
+    pub(crate) names: BTreeMap<IpAddr, Arc<str>>,
     /// The session; none while it is being made.
     pub(crate) session: Option<SessionSnapshot>,
 }

@@ -12,10 +12,10 @@ use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
 use super::clock::{milliseconds, since_1970};
-use super::picture;
 use super::shown::{MAX_STREAMS, Most};
 use super::state::State;
 use super::subject::View;
+use super::{packet_flows, picture};
 use crate::daemon::subject::PlacedRange;
 
 /// Returns why the links of the session with this name, or of all, were used or not; for one
@@ -156,6 +156,10 @@ fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) 
         bytes_received,
         links: links.map(|it| link(it, view, sent)).collect(),
         streams: streams.collect(),
+        packet_flows: match stream {
+            Some(_) => Vec::new(),
+            None => packet_flows::with_reasons(view),
+        },
         events: events(view, summary, now),
         received: None,
     }
@@ -182,6 +186,7 @@ pub(crate) fn for_far_end(
         is_with_gateway: false,
         problem: None,
         transport_problem: None,
+        names: BTreeMap::new(),
         session: None,
     };
     let mut told = told(&view, &summary, now, stream);

@@ -18,7 +18,7 @@ fn ways() -> [String; 3] {
 
 impl Internet {
     /// A client whose machine's packets are carried.
-    fn up(&self, arguments: &[&str]) -> Daemon {
+    pub(crate) fn up(&self, arguments: &[&str]) -> Daemon {
         let always = ["up", "--listen", "127.0.0.1:0", "--capture", "system"];
         let up = self
             .place

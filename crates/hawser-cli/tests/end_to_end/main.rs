@@ -22,6 +22,7 @@ mod manual;
 mod names;
 mod origin;
 mod own_addresses;
+mod packet_flows;
 mod packets;
 mod peer;
 mod program;

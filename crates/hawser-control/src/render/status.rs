@@ -8,6 +8,7 @@ use super::connections::connections;
 use super::figures::{
     MIN_WIDTH, clock, left_out, megabits, milliseconds, percent, size, span, usage,
 };
+use super::packet_flows;
 use super::table::{Side, Table, clip, printable};
 use crate::{
     LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, Transport, TransportStatus,
@@ -182,6 +183,7 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
     lines.extend(shares(&session.paths, width));
     lines.extend(channels(&session.paths, width));
     lines.extend(streams(session, width));
+    lines.extend(packet_flows::in_short(session, STREAMS_SHOWN, width));
     lines
 }
 
@@ -339,7 +341,7 @@ fn part_of(part: u64, all: u64) -> Option<String> {
     (all > 0).then(|| percent(part as f64 / all as f64))
 }
 
-/// Number of streams of a session [`render_status`] shows at most.
+/// Number of streams, and of flows of packets, of a session [`render_status`] shows at most.
 pub const STREAMS_SHOWN: usize = 20;
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 use std::cmp::Reverse;
 
 use super::figures::{left_out, megabits, size, span};
+use super::packet_flows;
 use super::placed::why_in_short;
 use super::table::{Side, Table, clip, printable};
 use crate::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
 
-/// Returns all open flows, the busiest first: the streams of each session, and the connections that
-/// go over one link each. The text has at most `width` columns a line and ends with a line end.
+/// Returns all open flows, the busiest first: the streams and flows of packets of each session, and
+/// the connections that go over one link each. The text has at most `width` columns a line and ends
+/// with a line end.
 pub fn render_streams(
     snapshot: &StatusSnapshot,
     placed: Option<&PlacedReport>,
@@ -18,6 +20,11 @@ pub fn render_streams(
     for session in &snapshot.sessions {
         lines.extend(of_session(session, width));
         lines.push(String::new());
+        let packets = packet_flows::in_full(session, width);
+        if !packets.is_empty() {
+            lines.extend(packets);
+            lines.push(String::new());
+        }
     }
     if let Some(more) = left_out(snapshot.session_count, snapshot.sessions.len(), "sessions") {
         lines.extend([more, String::new()]);

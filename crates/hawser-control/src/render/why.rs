@@ -5,6 +5,7 @@ use hawser_types::ByteCount;
 use super::figures::{
     MIN_WIDTH, clock, left_out, milliseconds_with_unit, seconds, size, span, wrap,
 };
+use super::packet_flows;
 use super::placed::placed;
 use super::table::{Side, Table, printable};
 use crate::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
@@ -52,6 +53,9 @@ fn session_lines(session: &WhySession, role: Role, width: usize) -> Vec<String> 
     let others = session.events.iter().filter(|it| it.link.is_none());
     others.for_each(|event| wrap(&mut lines, &event_text(event), width));
     lines.extend(streams(&session.streams, width));
+    for flow in &session.packet_flows {
+        wrap(&mut lines, &packet_flows::reasons(flow), width);
+    }
     match &session.received {
         Some(far) => lines.extend(received_lines(far, role, width)),
         None => {
@@ -324,6 +328,7 @@ mod tests {
             bytes_received: ByteCount::new(45_000_000),
             links: vec![slow, WhyLink::default()],
             streams: Vec::new(),
+            packet_flows: Vec::new(),
             events: vec![
                 event("silent", 43_384_100, 300),
                 event("recovered", 43_384_900, 800),

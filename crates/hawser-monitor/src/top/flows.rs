@@ -1,22 +1,33 @@
-//! Traffic of applications: streams of sessions, and connections that go over one link each.
+//! Traffic of applications: streams and flows of packets of sessions, and connections that go over
+//! one link each.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use hawser_control::{PathStanding, PathState, PlacedConnection, SessionStatus, StreamStatus};
+use hawser_control::{
+    PacketFlowStatus, PathStanding, PathState, PlacedConnection, SessionStatus, StreamStatus,
+};
 use hawser_types::{ByteCount, Rate, StreamId};
 
 use super::filter::contains;
 use super::seen::LatestAnswers;
 
-/// Tells streams and connections apart.
+/// Tells streams, connections and flows of packets apart.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FlowKey {
-    Stream { session: String, id: StreamId },
+    Stream {
+        session: String,
+        id: StreamId,
+    },
     Connection(u64),
+    Packets {
+        session: String,
+        protocol: String,
+        ends: [String; 2],
+    },
 }
 
-/// A stream or a connection.
+/// A stream, a connection or a flow of packets.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) key: FlowKey,
@@ -74,7 +85,10 @@ pub(super) fn flows(seen: &LatestAnswers, order: Order, filter: &str) -> Vec<Flo
     let streams = sessions.flat_map(|session| {
         let over = transports(session);
         let flow = move |it: &StreamStatus| of_stream(session, it, &over);
-        session.streams.iter().map(flow).collect::<Vec<_>>()
+        let streams = session.streams.iter().map(flow);
+        let packets = session.packet_flows.iter();
+        let packets = packets.map(|it| of_packets(session, it));
+        streams.chain(packets).collect::<Vec<_>>()
     });
     let by_themselves = seen.placed.iter().filter(|it| !it.is_streamed());
     let mut flows: Vec<Flow> = streams.chain(by_themselves.map(of_connection)).collect();
@@ -130,6 +144,26 @@ fn of_stream(session: &SessionStatus, stream: &StreamStatus, over: &str) -> Flow
         rate: stream.rate,
         moved: stream.bytes_sent + stream.bytes_received,
         age: stream.age,
+        is_over: false,
+        state: None,
+    }
+}
+
+fn of_packets(session: &SessionStatus, flow: &PacketFlowStatus) -> Flow {
+    let protocol = flow.protocol.clone();
+    Flow {
+        destination: format!("{} ({protocol} packets)", flow.to()),
+        key: FlowKey::Packets {
+            session: session.id.clone(),
+            protocol,
+            ends: [flow.source.clone(), flow.destination.clone()],
+        },
+        program: None,
+        over: flow.over(),
+        why: flow.placed.to_string(),
+        rate: flow.rate,
+        moved: flow.moved(),
+        age: flow.age,
         is_over: false,
         state: None,
     }

@@ -328,6 +328,8 @@ impl State {
             None => (None, None, None),
             Some(FlowKey::Connection(id)) => (None, None, Some(*id)),
             Some(FlowKey::Stream { session, id }) => (Some(session.clone()), Some(*id), None),
+            // The answer on its session has it.
+            Some(FlowKey::Packets { session, .. }) => (Some(session.clone()), None, None),
         };
         Request::Why {
             session,

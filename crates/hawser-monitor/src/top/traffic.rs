@@ -46,7 +46,7 @@ fn summary(state: &State, flows: &[Flow]) -> String {
         _ => format!(", {count} {what}"),
     };
     format!(
-        "{} streams and connections{}{}, by {} (o: by another)",
+        "{} flows{}{}, by {} (o: by another)",
         flows.len() - over,
         more(over as u64, "ended"),
         more(unlisted, "not listed"),

@@ -17,6 +17,7 @@ pub(super) fn lines(state: &State) -> Vec<String> {
         Some(FlowKey::Stream { session, id }) => {
             format!("stream {} of session {session}; Esc: all", id.value())
         }
+        Some(FlowKey::Packets { session, .. }) => format!("session {session}; Esc: all"),
     };
     let mut lines = vec![format!("About {about}"), String::new()];
     match &state.seen.why {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hawser_channels::association::{AssociationTunnel, TunnelStats};
 use hawser_sctp::{Association, Closed, Transmit, Turn};
+use hawser_session::{PacketFlow, Side};
 use hawser_tunnel::{ReceiverConfig, SenderConfig};
 use hawser_types::{ByteCount, Instant};
 use tokio::sync::Notify;
@@ -110,6 +111,14 @@ impl Entry {
     pub(super) fn tunnel_stats(&self) -> TunnelStats {
         let tunnel = self.tunnel.as_ref();
         tunnel.map(|tunnel| tunnel.stats()).unwrap_or_default()
+    }
+
+    /// As [`AssociationTunnel::flows`].
+    pub(super) fn flows(&self, now: Instant, side: Side, most: usize) -> (Vec<PacketFlow>, usize) {
+        let tunnel = self.tunnel.as_ref();
+        tunnel
+            .map(|it| it.flows(now, side, most))
+            .unwrap_or_default()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

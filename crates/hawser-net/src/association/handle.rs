@@ -13,6 +13,7 @@ use hawser_sctp::{
     SendError,
 };
 use hawser_session::seal::datagram::KeyId;
+use hawser_session::{PacketFlow, Side};
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
@@ -179,6 +180,27 @@ impl AssociationHandle {
         self.look(Entry::tunnel_stats).unwrap_or_default()
     }
 
+    /// The flows of the tunnel over it, as [`AssociationTunnel::flows`] says, with the paths that
+    /// there are at the same moment.
+    ///
+    /// [`AssociationTunnel::flows`]: hawser_channels::association::AssociationTunnel::flows
+    pub(crate) fn flows(&self, side: Side, most: usize) -> TunnelFlows {
+        let now = clock::now();
+        let flows = self.look(|entry| {
+            let (flows, count) = entry.flows(now, side, most);
+            let paths = match flows.is_empty() {
+                true => Vec::new(),
+                false => entry.association.paths(now),
+            };
+            TunnelFlows {
+                flows,
+                count,
+                paths,
+            }
+        });
+        flows.unwrap_or_default()
+    }
+
     /// Data that the peer does not have yet.
     pub fn backlog(&self) -> Backlog {
         self.look(|entry| entry.association.backlog())
@@ -270,6 +292,17 @@ impl Drop for AssociationHandle {
     fn drop(&mut self) {
         self.endpoints.release(&self.endpoint, self.id);
     }
+}
+
+/// The flows of a tunnel at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct TunnelFlows {
+    /// The latest flows.
+    pub(crate) flows: Vec<PacketFlow>,
+    /// Number of all.
+    pub(crate) count: usize,
+    /// The paths of the association.
+    pub(crate) paths: Vec<PathSnapshot>,
 }
 
 /// An association that the peer is to begin under a seal. Dropping it makes its keys unknown here.

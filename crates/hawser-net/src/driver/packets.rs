@@ -10,6 +10,7 @@ use hawser_session::{Side, TunnelCounts};
 use hawser_tunnel::packet::PacketView;
 
 use super::association_channel::AssociationChannel;
+use crate::association::TunnelFlows;
 
 /// Takes packets of the peer that are for one tunnel.
 pub trait PacketSink: Send + Sync {
@@ -77,6 +78,13 @@ impl Packets {
             late: tunnel.received.late,
             dropped: tunnel.sent.dropped + tunnel.sent.overflowed,
         }
+    }
+
+    /// The flows of packets over the association, at most `most`; none of what goes over channels.
+    pub(super) fn flows(&self, most: usize) -> TunnelFlows {
+        let association = self.association();
+        let flows = association.map(|it| it.association.flows(self.side, most));
+        flows.unwrap_or_default()
     }
 
     fn association(&self) -> Option<Arc<AssociationChannel>> {

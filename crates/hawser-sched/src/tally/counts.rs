@@ -130,7 +130,7 @@ impl LinkTally {
     }
 }
 
-fn some<T>(counts: impl Iterator<Item = (T, u64)>) -> impl Iterator<Item = (T, u64)> {
+pub(super) fn some<T>(counts: impl Iterator<Item = (T, u64)>) -> impl Iterator<Item = (T, u64)> {
     counts.filter(|(_, count)| *count > 0)
 }
 

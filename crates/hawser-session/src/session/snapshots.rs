@@ -37,6 +37,8 @@ impl Session {
             credit_lent: self.streams.lent(),
             held: self.streams.held() + ByteCount::from(self.datagrams.memory()),
             tunnel: TunnelCounts::default(),
+            flows: Vec::new(),
+            flow_count: 0,
         }
     }
 

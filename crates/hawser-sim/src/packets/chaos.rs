@@ -231,6 +231,7 @@ impl Story {
         let delays: Vec<_> = used
             .map(|(number, link)| PathDelay {
                 path: PathId::new(number as u32),
+                link: LinkIndex::new(number as u32 + 1),
                 rtt: link.delay * 2,
                 variation: link.jitter / 4,
             })

@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{ByteCount, Instant, PathId};
+use hawser_sched::tally::FlowTally;
+use hawser_types::{ByteCount, Instant, LinkIndex, PathId};
 use hawser_wire::tunnel::TunnelHeader;
+
+use crate::packet::{FlowKey, PacketView};
 
 /// A flow's packets that wait, and its gaps.
 #[derive(Debug)]
@@ -21,6 +24,9 @@ pub(super) struct Lane {
     floor: u64,
     /// The entries of this flow among those that wait.
     pub(super) waiting: Option<(Instant, Proof)>,
+    /// The flow that has this number now, and its counts.
+    pub(super) key: Option<FlowKey>,
+    pub(super) tally: FlowTally,
 }
 
 /// A packet that came, with where and when.
@@ -92,6 +98,8 @@ impl Lane {
             gaps: VecDeque::new(),
             floor: 0,
             waiting: None,
+            key: None,
+            tally: FlowTally::default(),
         };
         if number >= BEGINNING {
             lane.next = number;
@@ -103,6 +111,28 @@ impl Lane {
             });
         }
         lane
+    }
+
+    /// Sees whether the sender has given the number to another flow.
+    pub(super) fn of_flow(&mut self, now: Instant, packet: &[u8]) {
+        let Ok(view) = PacketView::parse(packet) else {
+            return;
+        };
+        let key = view.flow_key();
+        if self.key != Some(key) {
+            self.key = Some(key);
+            self.tally = FlowTally::new(now);
+        }
+    }
+
+    /// Counts a packet that came over `link`.
+    pub(super) fn count(&mut self, now: Instant, link: LinkIndex, bytes: usize, outcome: &Outcome) {
+        match outcome {
+            Outcome::Duplicate => return,
+            Outcome::Late { .. } => self.tally.late += 1,
+            Outcome::Now { .. } | Outcome::Held { .. } | Outcome::Ahead { .. } => {}
+        }
+        self.tally.on_received(now, link, ByteCount::from(bytes));
     }
 
     pub(super) fn handle(&mut self, arrival: &Arrival<'_>, packet: Bytes) -> Outcome {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hawser_types::{Instant, PathId};
+use hawser_types::{Instant, LinkIndex, PathId};
 
 use super::lateness::Lateness;
 
@@ -9,6 +9,8 @@ use super::lateness::Lateness;
 pub struct PathDelay {
     /// The path.
     pub path: PathId,
+    /// The link below it.
+    pub link: LinkIndex,
     /// Its round-trip time, with queues; zero while unknown.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
@@ -63,6 +65,11 @@ impl Paths {
 
     pub(super) fn highest(&self, path: PathId) -> Option<u64> {
         self.find(path).map(|known| known.highest)
+    }
+
+    /// The link below a path; `None` while the driver has not said.
+    pub(super) fn link(&self, path: PathId) -> Option<LinkIndex> {
+        Some(self.find(path)?.delay?.link)
     }
 
     /// The number that every usable path has reached; `None` without a path.

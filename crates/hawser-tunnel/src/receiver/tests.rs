@@ -1,9 +1,12 @@
 use hawser_wire::tunnel::{FlowNumber, Run};
 
 use super::*;
+use crate::packet::samples::udp;
 
 const NEAR: PathId = PathId::new(1);
 const FAR: PathId = PathId::new(2);
+/// Below the near path.
+const DSL: LinkIndex = LinkIndex::new(7);
 
 fn ms(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
@@ -160,6 +163,7 @@ fn a_path_that_is_gone_is_not_waited_for() {
     bench.reach(NEAR, 4);
     let near = PathDelay {
         path: NEAR,
+        link: DSL,
         rtt: Duration::from_millis(20),
         variation: Duration::from_millis(1),
     };
@@ -198,4 +202,52 @@ fn numbers_go_on_beyond_24_bits() {
         let wrapped = FlowNumber::of(number).expand(0);
         assert_eq!(bench.give(0, NEAR, number, &header(number)), [wrapped]);
     }
+}
+
+#[test]
+fn each_flow_of_the_peer_is_counted_with_its_links_and_what_came_late() {
+    let mut bench = Bench::new();
+    let near = PathDelay {
+        path: NEAR,
+        link: DSL,
+        rtt: Duration::from_millis(20),
+        variation: Duration::from_millis(1),
+    };
+    bench.0.set_paths(&[near]);
+    let packet = Bytes::from(udp(4, (1, 53), 100));
+    let mut give = |number, path| {
+        let packet = packet.clone();
+        bench
+            .0
+            .handle(ms(number), path, number, &header(number), packet);
+    };
+    give(0, NEAR);
+    // Numbers 1 and 2 are passed over, since the only path has delivered more.
+    give(3, NEAR);
+    give(4, NEAR);
+    give(1, FAR);
+    // It came before.
+    give(3, NEAR);
+    let flows: Vec<_> = bench.0.flows().collect();
+    let [(key, tally)] = flows[..] else {
+        panic!("{flows:?}");
+    };
+    assert_eq!(key.ports, (1, 53));
+    assert_eq!(
+        (tally.received_packets, tally.late, tally.lost()),
+        (4, 1, 1)
+    );
+    let length = packet.len() as u64;
+    let links = tally.links().iter();
+    let links: Vec<_> = links.map(|it| (it.link, it.received.as_u64())).collect();
+    assert_eq!(links, [(DSL, 3 * length), (LinkIndex::ALL, length)]);
+    // The number is another flow's from now on.
+    let other = Bytes::from(udp(4, (2, 53), 100));
+    bench.0.handle(ms(9), NEAR, 9, &header(5), other);
+    let flows: Vec<_> = bench
+        .0
+        .flows()
+        .map(|(key, it)| (key.ports.0, it.received_packets))
+        .collect();
+    assert_eq!(flows, [(2, 1)]);
 }

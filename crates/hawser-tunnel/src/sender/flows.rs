@@ -71,6 +71,11 @@ impl Flows {
         Found::New(flow)
     }
 
+    /// The flow of each number.
+    pub(super) fn keys(&self) -> &[FlowKey] {
+        &self.keys
+    }
+
     pub(super) const fn replaced(&self) -> u64 {
         self.replaced
     }

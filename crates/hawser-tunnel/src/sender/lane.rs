@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{ChannelId, Instant};
+use hawser_sched::packet::PacketReason;
+use hawser_sched::tally::FlowTally;
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::tunnel::Run;
 
 use super::class::Class;
@@ -19,6 +21,8 @@ pub(super) struct Lane {
     pub(super) deficit: i64,
     pub(super) turn: Turn,
     pub(super) codel: Codel,
+    /// Counts of the flow that has this place now.
+    pub(super) tally: FlowTally,
     used_at: Instant,
     next_number: u64,
     /// Path of the last packet, when that left, and how many left there without a break.
@@ -54,6 +58,7 @@ impl Lane {
             deficit: 0,
             turn: Turn::None,
             codel: Codel::default(),
+            tally: FlowTally::default(),
             used_at: Instant::ZERO,
             next_number: 0,
             path: None,
@@ -69,6 +74,7 @@ impl Lane {
         self.forget_path();
         (self.credit, self.credit_at) = (CREDIT, now);
         self.codel = Codel::default();
+        self.tally = FlowTally::new(now);
     }
 
     /// Judges whether a packet of so many bytes is real-time: by its class, else while its flow
@@ -117,6 +123,19 @@ impl Lane {
         self.path = Some(path);
         self.placed_at = now;
         Run::of(self.run)
+    }
+
+    /// Counts a packet that leaves over `link`.
+    pub(super) fn on_leaves(
+        &mut self,
+        now: Instant,
+        link: LinkIndex,
+        waiting: &Waiting,
+        why: PacketReason,
+    ) {
+        let bytes = ByteCount::from(waiting.packet.len());
+        self.tally.on_sent(now, link, bytes, why);
+        self.tally.real_time += u64::from(waiting.real_time);
     }
 
     /// The next packet's run begins anew.

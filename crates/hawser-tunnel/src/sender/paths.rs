@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_sched::PathView;
-use hawser_types::{ByteCount, ChannelId, Rate};
+use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate};
 use hawser_wire::tunnel::TunnelHeader;
 
 /// The paths that packets may leave over, with the room of each.
@@ -61,6 +61,12 @@ impl TunnelPaths {
             view.ready = *room >= size;
         }
         &self.views
+    }
+
+    /// The link below a path.
+    pub(super) fn link(&self, path: ChannelId) -> LinkIndex {
+        let view = self.views.iter().find(|view| view.channel == path);
+        view.map_or(LinkIndex::ALL, |view| view.link)
     }
 
     /// Places a packet; returns whether the path is there and had room.

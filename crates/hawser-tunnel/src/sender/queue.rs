@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_sched::tally::FlowTally;
 use hawser_types::{ByteCount, Instant, Rate};
 use hawser_wire::tunnel::TunnelFlow;
 
@@ -72,6 +73,12 @@ impl FairQueue {
                 flow
             }
         }
+    }
+
+    /// The flows that have a number, with their counts.
+    pub(super) fn flows(&self) -> impl Iterator<Item = (&FlowKey, &FlowTally)> {
+        let tallies = self.lanes.iter().map(|lane| &lane.tally);
+        self.flows.keys().iter().zip(tallies)
     }
 
     /// What is known of a flow that was found here.
@@ -166,10 +173,12 @@ impl FairQueue {
             let mut bytes = waiting.packet.to_vec();
             if mark_congestion(&mut bytes) {
                 self.marked += 1;
+                self.lanes[flow.index()].tally.marked += 1;
                 waiting.packet = bytes.into();
                 return Some(waiting);
             }
             self.dropped += 1;
+            self.lanes[flow.index()].tally.dropped += 1;
         }
     }
 
@@ -199,6 +208,7 @@ impl FairQueue {
             let Some(waiting) = lane.pop() else {
                 return;
             };
+            lane.tally.dropped += 1;
             let is_short_enough = lane.bytes <= goal;
             self.on_removed(&waiting.packet);
             self.overflowed += 1;

@@ -199,3 +199,47 @@ fn what_is_left_of_a_burst_leaves_when_its_path_goes() {
     assert!(sender.is_empty());
     assert_eq!(sender.poll_timeout(), None);
 }
+
+#[test]
+fn each_flow_is_counted_with_its_links_and_the_reasons_for_them() {
+    let mut sender = sender(PacketPolicy::Redundant);
+    sender.enqueue(ms(0), packet(1, 100)).unwrap();
+    for _ in 0..3 {
+        sender.enqueue(ms(0), packet(2, 1400)).unwrap();
+    }
+    drain(&mut sender, ms(5), &mut paths(&[1 << 20, 1 << 20]));
+    let flows: Vec<_> = sender.flows().collect();
+    let [(call, of_call), (_, of_bulk)] = flows[..] else {
+        panic!("{flows:?}");
+    };
+    assert_eq!((call.ports, of_call.latest), ((1, 53), ms(5)));
+    let counts = |it: &FlowTally| (it.sent_packets, it.real_time, it.copies);
+    assert_eq!(counts(of_call), (1, 1, 1));
+    assert_eq!(counts(of_bulk), (3, 0, 0));
+    let by_link = |it: &FlowTally| -> Vec<_> {
+        let links = it.links().iter();
+        links
+            .map(|it| (it.link.value(), it.sent.as_u64(), it.copied.as_u64()))
+            .collect()
+    };
+    let length = packet(1, 100).len() as u64;
+    assert_eq!(by_link(of_call), [(1, length, 0), (2, 0, length)]);
+    let sent: u64 = by_link(of_bulk).iter().map(|(_, sent, _)| sent).sum();
+    assert_eq!(sent, 3 * packet(2, 1400).len() as u64);
+    let why: Vec<_> = of_call.links()[0].chosen().collect();
+    assert_eq!(why, [(PacketReason::Redundant, 1)]);
+}
+
+#[test]
+fn drops_are_counted_with_the_flow_whose_queue_stood() {
+    let mut sender = Sender::new(SenderConfig {
+        max_packets: 4,
+        ..SenderConfig::default()
+    });
+    for _ in 0..9 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    let dropped: u64 = sender.flows().map(|(_, tally)| tally.dropped).sum();
+    assert!(dropped > 0);
+    assert_eq!(dropped, sender.stats().overflowed);
+}

@@ -146,6 +146,7 @@ impl Subject for GatewaySubject {
                     is_with_gateway: false,
                     problem: None,
                     transport_problem: None,
+                    names: BTreeMap::new(),
                     session: Some(session.session),
                 }
             })

@@ -124,6 +124,7 @@ impl ClientSubject {
             congestion: client.congestion().unwrap_or_default().to_owned(),
             addresses: BTreeMap::new(),
             transport_problem: client.association_problem(),
+            names: BTreeMap::new(),
             session: snapshot.session,
         }
     }

@@ -1,7 +1,9 @@
 //! What the terminal shows.
 
-use hawser_control::{Change, Event, LinkHistory, PlacedConnection};
-use hawser_types::LinkIndex;
+use hawser_control::{
+    Change, Event, LinkHistory, PacketFlowLink, PacketFlowStatus, PacketPlacing, PlacedConnection,
+};
+use hawser_types::{ByteCount, LinkIndex};
 use ratatui::style::Color;
 
 use super::super::state::State;
@@ -95,6 +97,40 @@ fn too_small_a_terminal_is_told_so() {
             text(&state);
         }
     }
+}
+
+#[test]
+fn flows_of_packets_stand_among_streams_with_their_links_and_lead_to_their_reasons() {
+    let mut scene = Scene::new();
+    let part = |link: &str, bytes| PacketFlowLink {
+        link: link.to_owned(),
+        bytes_sent: ByteCount::new(bytes),
+        ..PacketFlowLink::default()
+    };
+    let call = PacketFlowStatus {
+        protocol: "udp".to_owned(),
+        source: "10.83.0.2:40000".to_owned(),
+        destination: "192.0.2.1:5060".to_owned(),
+        placed: PacketPlacing::RealTime,
+        links: vec![part("dsl", 30), part("lte", 10)],
+        ..PacketFlowStatus::default()
+    };
+    scene.status.sessions[0].packet_flows = vec![call];
+    scene.status.sessions[0].streams.clear();
+    scene.placed.clear();
+    let mut state = scene.shown(PLAIN, (120, 24));
+    press(&mut state, "2");
+    let shown = text(&state);
+    for part in [
+        "192.0.2.1:5060 (udp packets)",
+        "dsl 75% lte 25%",
+        "real-time",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    press(&mut state, "\n");
+    scene.answer_all(&mut state);
+    assert!(text(&state).contains("About session"), "{}", text(&state));
 }
 
 #[test]
@@ -204,7 +240,7 @@ fn what_goes_over_a_session_is_one_of_its_streams_and_counted_once() {
     press(&mut state, "2");
     scene.answer_all(&mut state);
     let shown = text(&state);
-    let title = "2 streams and connections, 1 ended, 2 not listed, by rate (o: by another)";
+    let title = "2 flows, 1 ended, 2 not listed, by rate (o: by another)";
     assert!(shown.contains(title), "{shown}");
     assert!(!shown.contains("open.example") && !shown.contains("untold.example"));
     assert!(shown.contains("ended.example"), "{shown}");
@@ -257,7 +293,7 @@ n p b x use (both: d)  w weight  c price  a allowance  s save  ? help  q quit";
 const TRAFFIC: &str = "\
 hawser 0.1.0 client, running for 1h 02m    up 1.00 down 79.0 Mbit/s  gain × 1.60
  1 Links [2 Traffic] 3 Why  4 Events  5 Policy
-2 streams and connections, by rate (o: by another)
+2 flows, by rate (o: by another)
   PROGRAM    TO               OVER     WHY                Mbit/s   MOVED     FOR
 > curl       example.org:443  dsl+lte  by auto              78.0 5.00 MB  1m 05s
   firefox    news.example:443 lte      finishes-first       2.00 20.0 kB      2s";

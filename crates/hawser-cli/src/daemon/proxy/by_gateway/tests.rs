@@ -62,6 +62,8 @@ fn snapshot(channels: Vec<ChannelSnapshot>, links: Vec<LinkSnapshot>) -> Session
         credit_lent: ByteCount::ZERO,
         held: ByteCount::ZERO,
         tunnel: Default::default(),
+        flows: Vec::new(),
+        flow_count: 0,
     }
 }
 

@@ -1,0 +1,123 @@
+//! Flows of packets, as both ends show them.
+
+use std::process::{Command, Stdio};
+
+use hawser_skip::namespace::{in_namespace_of_root, ip};
+use serde_json::Value;
+
+use super::internet::{Internet, with_udp};
+use super::program::{Place, until};
+
+/// The flow to the server's echo, as a daemon shows it.
+fn echoes(place: &Place, daemon: &str, protocol: &str) -> Option<Value> {
+    let status = place.status(daemon)?;
+    let sessions = status["sessions"].as_array()?.iter();
+    let mut flows = sessions
+        .filter_map(|it| it["packet_flows"].as_array())
+        .flatten();
+    let is_it = |it: &&Value| it["protocol"] == protocol && it["destination"] == "11.0.0.2:7";
+    flows.find(is_it).cloned()
+}
+
+/// Bytes that each link has carried of a flow, in both directions.
+fn carried(flow: &Value, link: &str) -> u64 {
+    let links = flow["links"].as_array().into_iter().flatten();
+    let own = links.filter(|it| it["link"] == link);
+    let bytes =
+        |it: &Value| it["bytes_sent"].as_u64().unwrap() + it["bytes_received"].as_u64().unwrap();
+    own.map(bytes).sum()
+}
+
+// long: the life of one flow.
+#[test]
+fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
+    let test =
+        "packet_flows::flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them";
+    in_namespace_of_root(test, || {
+        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
+        if tried.code != 0 {
+            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+            return;
+        }
+        let Some(net) = Internet::new(test) else {
+            return;
+        };
+        let gateway = net.serve();
+        let client = net.up(&["--gateway", &net.place.invite()]);
+        let log = || format!("{}\n{}", client.log(), gateway.log());
+        let done = net.place.path("done");
+        let script = with_udp(ECHOES).replace("DONE", done.to_str().unwrap());
+        let mut echoing = Command::new("python3");
+        let echoing = echoing.args(["-c", &script]).stdout(Stdio::piped());
+        let echoing = echoing.spawn().unwrap();
+
+        let own = || echoes(&net.place, "client", "udp").unwrap_or_default();
+        let has_both = |flow: &Value| {
+            let count = |name: &str| flow[name].as_u64().unwrap_or(0);
+            count("packets_sent") > 5 && count("packets_received") > 5
+        };
+        until("the client shows the flow", || has_both(&own()), log);
+        let flow = own();
+        assert_eq!(flow["placed"], "real-time", "small and few: {flow}");
+        assert!(
+            flow["source"].as_str().unwrap().starts_with("10."),
+            "{flow}"
+        );
+        assert!(flow["why"].is_string(), "{flow}");
+        let both = carried(&flow, "dsl") + carried(&flow, "lte");
+        let moved = |flow: &Value| {
+            flow["bytes_sent"].as_u64().unwrap() + flow["bytes_received"].as_u64().unwrap()
+        };
+        assert_eq!(both, moved(&flow), "links are known: {flow}");
+        until(
+            "it has a rate",
+            || own()["rate_bps"].as_u64().is_some_and(|rate| rate > 0),
+            log,
+        );
+
+        // A gateway sees addresses and counts, from the client's side.
+        let far = || echoes(&net.place, "gateway", "udp").unwrap_or_default();
+        until("the gateway shows it", || has_both(&far()), log);
+        assert_eq!(far()["source"], flow["source"]);
+
+        let shown = |arguments: &[&str]| net.place.run("client", arguments).out;
+        let streams = shown(&["streams"]);
+        assert!(streams.contains("PACKETS of session"), "{streams}");
+        let json: Value = serde_json::from_str(&shown(&["streams", "--json"])).unwrap();
+        assert!(
+            json["sessions"][0]["packet_flow_count"].as_u64() > Some(0),
+            "{json}"
+        );
+        let why = shown(&["why"]);
+        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(why.contains("PACKETS udp from 10."), "{why}");
+        assert!(
+            why.contains("since the packet would arrive there first"),
+            "{why}"
+        );
+
+        // The other link takes the flow when its own is gone.
+        let is_on_dsl = carried(&own(), "dsl") > carried(&own(), "lte");
+        let (gone, left) = if is_on_dsl {
+            ("dsl", "lte")
+        } else {
+            ("lte", "dsl")
+        };
+        ip(&format!("link set {gone} down"));
+        let before = carried(&own(), left);
+        let goes_on = || carried(&own(), left) > before + 1000;
+        until("it goes on over the other link", goes_on, log);
+        std::fs::write(&done, "").unwrap();
+        let output = echoing.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    });
+}
+
+/// One socket, whose datagrams come back, until it is told to end.
+const ECHOES: &str = "
+s = udp()
+while not os.path.exists('DONE'):
+    echo(s, ('11.0.0.2', 7), os.urandom(100), tries=2, patience=0.2)
+    time.sleep(0.01)
+print('done')
+";

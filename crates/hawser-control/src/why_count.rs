@@ -1,0 +1,12 @@
+use serde::{Deserialize, Serialize};
+
+/// Number of times that something was the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WhyCount {
+    /// The reason, for programs.
+    pub why: String,
+    /// The reason, for people: goes on after "since".
+    pub meaning: String,
+    /// Number of chunks, or of packets.
+    pub chunks: u64,
+}
