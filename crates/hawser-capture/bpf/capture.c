@@ -345,7 +345,7 @@ static __always_inline int is_bonded(const struct settings *settings, const stru
 	if (mode == MODE_AUTO)
 		mode = settings->auto_mode;
 	if (mode != MODE_AUTO)
-		return mode == MODE_BONDED;
+		return mode != MODE_DIRECT;
 	__builtin_memcpy(peer.remote, c->flow.remote, 16);
 	if (bpf_map_lookup_elem(&PEERS, &peer))
 		return 1;
@@ -355,16 +355,23 @@ static __always_inline int is_bonded(const struct settings *settings, const stru
 
 static __always_inline int is_for_gateway(const struct settings *settings, __u32 mode)
 {
-	return (mode == MODE_AUTO ? settings->auto_mode : mode) == MODE_BONDED;
+	mode = mode == MODE_AUTO ? settings->auto_mode : mode;
+	return mode == MODE_BONDED || mode == MODE_PACKET;
+}
+
+/* Tells whether the machine's routes lead packets of this family to the daemon's tunnel. */
+static __always_inline int has_tunnel(const struct settings *settings, const struct connection *c)
+{
+	return !!(settings->packets & (c->ipv4 ? PACKETS_IPV4 : PACKETS_IPV6));
 }
 
 /* Tells whether a socket that is not redirected stays as it is, since it is for the gateway: the
- * machine's routes lead its datagrams to the daemon's tunnel, or a kill switch is on, which only
- * what is direct may pass. */
+ * machine's routes lead its packets to the daemon's tunnel, or a kill switch is on, which only what
+ * is direct may pass. */
 static __always_inline int is_kept(const struct settings *settings, const struct connection *c,
 				   __u32 mode)
 {
-	int is_tunnelled = c->flow.protocol == IPPROTO_UDP && settings->packets;
+	int is_tunnelled = c->flow.protocol == IPPROTO_UDP && has_tunnel(settings, c);
 
 	return (is_tunnelled || settings->mark) && is_for_gateway(settings, mode);
 }
@@ -458,6 +465,9 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 		return TO_STUB;
 	/* A session uses every link. So a connection whose rules select or avoid links is bound to
 	 * one link here. If no link is usable, it is redirected, and the daemon handles it. */
+	if (!(there && (verdict.sets_links || avoid)) && verdict.mode == MODE_PACKET &&
+	    has_tunnel(settings, c))
+		return AS_IT_IS;
 	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
 		return redirect(c);
 	if (!(there && (verdict.sets_links || avoid)) && is_kept(settings, c, verdict.mode))

@@ -83,6 +83,11 @@ struct demand_key {
 #define MODE_AUTO 0u
 #define MODE_DIRECT 1u
 #define MODE_BONDED 2u
+#define MODE_PACKET 3u
+
+/* Families in `settings.packets`. */
+#define PACKETS_IPV4 1u
+#define PACKETS_IPV6 2u
 
 struct settings {
 	__u64 netns;        /* cookie of the network namespace with captured sockets */
@@ -95,7 +100,7 @@ struct settings {
 	__u32 policy;
 	__u32 auto_mode;    /* meaning of MODE_AUTO for destinations that are no peers */
 	__u32 process;      /* the daemon's process number, written by the program */
-	__u32 packets;      /* 1: the machine's routes lead datagrams to the daemon's tunnel */
+	__u32 packets;      /* PACKETS_: families that the machine's routes lead to a tunnel */
 	__u32 mark;         /* of sockets that are bound to links; 0: none */
 	__u32 unused;
 };

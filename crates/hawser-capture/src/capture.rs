@@ -23,8 +23,8 @@ use crate::tables::{
     PeerKey, RemainingRow, SettingsRow,
 };
 use crate::{
-    Bytes, CaptureError, Connection, Events, LinkEntry, OriginTable, Origins, Settings, Unruled,
-    sys,
+    Bytes, CaptureError, CarriedFamilies, Connection, Events, LinkEntry, OriginTable, Origins,
+    Settings, Unruled, sys,
 };
 
 /// The programs in the kernel that assign the connections of a control group and its descendants to
@@ -167,10 +167,11 @@ impl Capture {
         Ok(())
     }
 
-    /// Sets whether the machine's routes lead datagrams to a tunnel of this process: then those
-    /// that are for a gateway are not bound to links. Other settings stay.
-    pub fn set_packets(&mut self, are_carried: bool) -> Result<(), CaptureError> {
-        let packets = u32::from(are_carried);
+    /// Sets of which families the machine's routes lead packets to a tunnel of this process: then
+    /// datagrams that are for a gateway, and what goes as packets by a rule, are left to these
+    /// routes. Other settings stay.
+    pub fn set_packets(&mut self, carried: CarriedFamilies) -> Result<(), CaptureError> {
+        let packets = carried.number();
         if packets != self.settings.packets {
             let row = SettingsRow {
                 packets,

@@ -68,5 +68,5 @@ pub use group::{RunGroup, mount_point, own_group};
 pub use handshake::Handshake;
 pub use recount::CapturedProgress;
 pub use runs::RunCount;
-pub use settings::{Bytes, LinkEntry, Settings, Unruled};
+pub use settings::{Bytes, CarriedFamilies, LinkEntry, Settings, Unruled};
 pub use tables::{MAX_LINKS, MAX_RULES};

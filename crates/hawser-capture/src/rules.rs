@@ -229,6 +229,7 @@ const fn mode_number(mode: Mode) -> u32 {
         Mode::Auto => 0,
         Mode::Direct => 1,
         Mode::Bonded => 2,
+        Mode::Packet => 3,
     }
 }
 

@@ -37,6 +37,15 @@ pub enum Unruled {
     Bonded,
 }
 
+/// Families of which packets go to a tunnel by the machine's routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CarriedFamilies {
+    /// IPv4.
+    pub v4: bool,
+    /// IPv6.
+    pub v6: bool,
+}
+
 /// Bytes that a connection moves, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Bytes {
@@ -130,6 +139,12 @@ impl From<GatewayUse> for Unruled {
             GatewayUse::Never => Self::Direct,
             GatewayUse::Always | GatewayUse::Auto => Self::Bonded,
         }
+    }
+}
+
+impl CarriedFamilies {
+    pub(crate) const fn number(self) -> u32 {
+        self.v4 as u32 | (self.v6 as u32) << 1
     }
 }
 

@@ -68,6 +68,12 @@ fn read_rule(section: &Section<'_>, source: Source) -> Result<Rule, ConfigError>
     if rule.then.is_empty() {
         return Err(section.missing("class", NO_ACTION));
     }
+    if let Some(field) = section.field("mode")
+        && rule.then.mode == Some(Mode::Packet)
+        && !rule.when.domain.is_empty()
+    {
+        return Err(field.wrong(NAMED_PACKET));
+    }
     if let Some(field) = section.field("class")
         && !rule.when.class.is_empty()
     {
@@ -208,6 +214,9 @@ const BUILT_IN_TEXT: &str = include_str!("rule/built-in.toml");
 const CALLS_TEXT: &str = include_str!("rule/calls.toml");
 const SAVER_TEXT: &str = include_str!("rule/saver.toml");
 
+/// Packets are told apart as they begin, by what stands in them.
+const NAMED_PACKET: &str = "auto, direct or bonded in a rule with `domain`, since the name is not \
+                            known when packets begin; ask for `address`";
 /// The keys of a rule: its name, its condition, its action.
 const KEYS: [&str; 18] = [
     "name",

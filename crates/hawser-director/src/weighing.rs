@@ -31,6 +31,8 @@ pub fn ruled(
         _ if keeps_off => (Some(By::Link), "it is to keep off some links"),
         (Mode::Direct, _) => (Some(By::Link), "its mode is direct"),
         (Mode::Bonded, _) => (Some(By::Gateway), "its mode is bonded"),
+        // It was not captured as packets, or it would not be asked about.
+        (Mode::Packet, _) => (Some(By::Gateway), "its mode is packet"),
         _ if is_near => (
             Some(By::Link),
             "it does not leave the networks of this machine",
@@ -187,6 +189,7 @@ mod tests {
             for is_near in [false, true] {
                 assert_eq!(by(usage, Mode::Direct, is_near), Some(By::Link));
                 assert_eq!(by(usage, Mode::Bonded, is_near), Some(By::Gateway));
+                assert_eq!(by(usage, Mode::Packet, is_near), Some(By::Gateway));
             }
             assert_eq!(by(usage, Mode::Auto, true), Some(By::Link));
             let bonded = verdict(Mode::Bonded);

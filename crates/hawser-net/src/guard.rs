@@ -57,6 +57,17 @@ impl Guard {
         input.flush()
     }
 
+    /// Has the table that was made last changed, by commands on one line. It is not known whether
+    /// `nft` takes them.
+    ///
+    /// # Errors
+    /// That the guard is gone.
+    pub(crate) fn change_rules(&mut self, commands: &str) -> io::Result<()> {
+        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{CHANGE} {}", commands.trim())?;
+        input.flush()
+    }
+
     /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. Blocks for the
     /// time of a few processes.
     ///
@@ -125,7 +136,8 @@ impl Drop for Guard {
 pub fn keep_watch(input: impl BufRead) {
     // `nft` inherits that.
     sys::ignore_signals();
-    let (mut changes, mut owners, mut has_lan_rules) = (Vec::new(), Vec::new(), false);
+    let mut owners: Vec<Child> = Vec::new();
+    let (mut changes, mut has_lan_rules) = (Vec::new(), false);
     for line in input.lines().map_while(Result::ok) {
         match line.split_once(' ') {
             Some((SET, change)) => changes.push(change.to_owned()),
@@ -133,6 +145,12 @@ pub fn keep_watch(input: impl BufRead) {
                 Ok(owner) => owners.push(owner),
                 Err(error) => eprintln!("hawser: cannot run {NFT}: {error}"),
             },
+            Some((CHANGE, commands)) => {
+                let input = owners.last_mut().and_then(|owner| owner.stdin.as_mut());
+                if let Some(Err(error)) = input.map(|input| tell(input, commands)) {
+                    eprintln!("hawser: rules stay as they were: {error}");
+                }
+            }
             Some((LAN, _)) => has_lan_rules = true,
             _ => {}
         }
@@ -174,14 +192,19 @@ fn own_rules(script: &str) -> io::Result<Child> {
         .stderr(Stdio::null())
         .spawn()?;
     if let Some(input) = &mut owner.stdin {
-        writeln!(input, "{script}")?;
-        input.flush()?;
+        tell(input, script)?;
     }
     Ok(owner)
 }
 
+fn tell(nft: &mut ChildStdin, commands: &str) -> io::Result<()> {
+    writeln!(nft, "{commands}")?;
+    nft.flush()
+}
+
 const SET: &str = "set";
 const RULES: &str = "rules";
+const CHANGE: &str = "change";
 const LAN: &str = "lan";
 
 const SETTINGS: &str = "/proc/sys";

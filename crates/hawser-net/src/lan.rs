@@ -6,6 +6,7 @@
 //! destination's address. Settings, rules and the table of nftables are a guard's, and go with
 //! this program, however that ends.
 
+mod modes;
 pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use hawser_policy::Rule;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::spawn_blocking;
@@ -24,6 +26,7 @@ use crate::guard::{Guard, GuardError};
 use crate::links::Link;
 use crate::nft::{self, NftError};
 use crate::tun::is_own;
+use modes::{CHOOSING, Chain, TAKEN};
 
 /// What is taken, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct LanPlan {
     pub families: Vec<IpAddr>,
     /// The ports of [`listen`].
     pub ports: LanPorts,
+    /// Rules for connections, by which TCP may go as packets.
+    pub rules: Vec<Rule>,
 }
 
 /// Ports on the loopback addresses that take TCP connections.
@@ -51,6 +56,7 @@ pub struct LanPorts {
 #[derive(Debug)]
 pub struct LanRouting {
     guard: Guard,
+    plan: LanPlan,
 }
 
 /// Why a network is not routed.
@@ -139,9 +145,10 @@ pub fn check_system() -> Result<(), LanError> {
     }
     let plan = LanPlan {
         interfaces: vec!["lan".to_owned()],
-        device: "hawser".to_owned(),
+        device: TRIAL.to_owned(),
         families: vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
         ports: LanPorts { v4: 1, v6: Some(1) },
+        rules: Vec::new(),
     };
     nft::check(&script(&plan, &[], &[]))?;
     Ok(())
@@ -218,16 +225,48 @@ impl LanRouting {
         plan.families.retain(|it| it.is_ipv4() || !is_off);
         let to_prepare = plan.clone();
         let preparing = spawn_blocking(move || prepare(&to_prepare, guard));
-        let routing = Self {
-            guard: preparing.await.map_err(|_| LanError::Ending)??,
-        };
-        match rules::begin(&plan.interfaces, &plan.device, &plan.families).await {
+        let guard = preparing.await.map_err(|_| LanError::Ending)??;
+        let begun = rules::begin(&plan.interfaces, &plan.device, &plan.families).await;
+        let routing = Self { guard, plan };
+        match begun {
             Ok(()) => Ok(routing),
             Err(reason) => {
                 routing.end().await;
                 Err(LanError::Routes(reason))
             }
         }
+    }
+
+    /// Has these rules for connections say from now on which TCP goes as packets. What has begun
+    /// goes on as it has begun.
+    ///
+    /// # Errors
+    /// That `nft` refuses them, or the guard is gone; then those before hold.
+    pub async fn set_rules(&mut self, rules: Vec<Rule>) -> Result<(), LanError> {
+        let next = LanPlan {
+            rules,
+            ..self.plan.clone()
+        };
+        let chains = choosing(&next);
+        if chains == choosing(&self.plan) {
+            self.plan = next;
+            return Ok(());
+        }
+        // The table is the guard's, so another one is tried.
+        let trial = LanPlan {
+            device: TRIAL.to_owned(),
+            ..next.clone()
+        };
+        let script = script(&trial, &[], &[]);
+        let checking = spawn_blocking(move || nft::check(&script));
+        checking.await.map_err(|_| LanError::Ending)??;
+        let table = table_of(&next.device);
+        let change: String = chains.iter().map(|it| it.replacement(&table)).collect();
+        self.guard
+            .change_rules(&change)
+            .map_err(LanError::NoGuard)?;
+        self.plan = next;
+        Ok(())
     }
 
     /// Ends it: everything is as before when this returns.
@@ -280,7 +319,8 @@ fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
 /// which IPv4 was not forwarded before, `newly` whole families that were not forwarded.
 fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
     let (table, device) = (table_of(&plan.device), &plan.device);
-    let (lans, taking) = (set_of(&plan.interfaces), taking(plan));
+    let (lans, taking, taken) = (set_of(&plan.interfaces), taking(plan), taken(plan));
+    let choosing: String = choosing(plan).iter().map(Chain::definition).collect();
     let mut passing = format!(
         "iifname \"{device}\" oifname != {lans} drop; \
          iifname \"{device}\" ct state new,invalid drop; \
@@ -299,6 +339,7 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
     }
     format!(
         "table inet {table} {{ flags owner; \
+         chain {TAKEN} {{ {taken}}}; {choosing}\
          chain taking {{ type filter hook prerouting priority -90; policy accept; {taking}}}; \
          chain passing {{ type filter hook forward priority -10; policy accept; {passing}}}; \
          chain leaving {{ type nat hook postrouting priority 100; policy accept; \
@@ -311,10 +352,8 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
 /// that has a route of its own. The mark stays on what is taken, and leads it here.
 fn taking(plan: &LanPlan) -> String {
     let lans = set_of(&plan.interfaces);
-    let (set, clear) = (
-        format!("meta mark set meta mark or {:#x}", rules::TAKEN),
-        format!("meta mark set meta mark and {:#x}", !rules::TAKEN),
-    );
+    let set = format!("meta mark set meta mark or {:#x}", rules::TAKEN);
+    let clear = cleared();
     let mut taking = format!(
         "iifname != {lans} accept; meta l4proto != tcp accept; \
          fib daddr type {{ local, broadcast, anycast, multicast }} accept; "
@@ -329,13 +368,29 @@ fn taking(plan: &LanPlan) -> String {
         "{set}; fib daddr . mark oif exists {clear} accept; \
          ip daddr {{ {NOWHERE_V4} }} drop; ip6 daddr {{ {NOWHERE_V6} }} drop; "
     );
+    taking + &format!("jump {CHOOSING}; goto {TAKEN}; ")
+}
+
+/// What becomes of TCP that is taken.
+fn taken(plan: &LanPlan) -> String {
     let v4 = plan.ports.v4;
-    taking += &format!("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:{v4} accept; ");
+    let mut taken =
+        format!("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:{v4} accept; ");
     if let Some(v6) = plan.ports.v6 {
-        taking += &format!("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:{v6} accept; ");
+        taken += &format!("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:{v6} accept; ");
     }
     // The port has closed.
-    taking + "drop; "
+    taken + "drop; "
+}
+
+/// The chains that say which TCP goes as packets. The mark is not for these.
+fn choosing(plan: &LanPlan) -> Vec<Chain> {
+    let pass = format!("{} accept", cleared());
+    modes::chains(&plan.rules, &plan.families, &pass)
+}
+
+fn cleared() -> String {
+    format!("meta mark set meta mark and {:#x}", !rules::TAKEN)
 }
 
 fn set_of(names: &[impl AsRef<str>]) -> String {
@@ -351,6 +406,8 @@ const fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '@' | '+')
 }
 
+/// The device of a table that is only checked.
+const TRIAL: &str = "hawser";
 /// The port of name servers.
 const NAMES: u16 = 53;
 const FORWARDING: &str = "forwarding";

@@ -78,6 +78,9 @@ pub enum Mode {
     Direct,
     /// Over all links, through a peer or a gateway; over one link while there is neither.
     Bonded,
+    /// As packets over a gateway, so that TCP is the application's own from end to end. Where no
+    /// packets are captured, as [`Self::Bonded`].
+    Packet,
 }
 
 /// A set of rules that comes with Hawser; one of them is in force.
@@ -184,6 +187,7 @@ macro_rules! words {
     };
 }
 
-words!(Mode, UnknownMode, "mode": Auto = "auto", Direct = "direct", Bonded = "bonded");
+words!(Mode, UnknownMode, "mode": Auto = "auto", Direct = "direct", Bonded = "bonded",
+       Packet = "packet");
 words!(Avoid, UnknownAvoid, "kind of link": Metered = "metered", Calls = "calls");
 words!(Profile, UnknownProfile, "profile": Speed = "speed", Calls = "calls", Saver = "saver");

@@ -178,7 +178,7 @@ pub(crate) struct RuleAddArgs {
         group = "says"
     )]
     avoid: Vec<Avoid>,
-    /// Have it go auto, direct or bonded
+    /// Have it go auto, direct, bonded or packet (as packets, TCP from end to end)
     #[arg(long, value_name = "MODE", value_parser = Mode::from_str, group = "says")]
     mode: Option<Mode>,
 }

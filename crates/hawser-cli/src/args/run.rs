@@ -2,7 +2,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{Args, ValueEnum};
 use hawser_config::Config;
-use hawser_policy::Mode;
+use hawser_policy::{Mode, UnknownMode};
 use hawser_sched::connection::{Class, ConnectionPolicy};
 
 use super::shared::link_name;
@@ -23,7 +23,13 @@ pub(crate) struct RunArgs {
     pub(crate) class: Option<Class>,
     /// direct: straight to the destinations, though a gateway is enrolled; bonded: only over the
     /// gateway
-    #[arg(long, value_name = "MODE", default_value_t, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value_t,
+        hide_default_value = true,
+        value_parser = mode
+    )]
     pub(crate) mode: Mode,
     /// Way to capture its connections: kernel, shim (a library that is loaded into it), or auto: in
     /// the kernel where that is permitted
@@ -42,6 +48,14 @@ pub(crate) struct RunArgs {
     /// The program and what it is to be told
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
+}
+
+/// The modes of a program's connections; all of its packets is another matter.
+fn mode(text: &str) -> Result<Mode, String> {
+    match text.parse() {
+        Ok(Mode::Packet) => Err("allowed are auto direct bonded; --tun takes packets".to_owned()),
+        parsed => parsed.map_err(|error: UnknownMode| error.to_string()),
+    }
 }
 
 /// Ways to capture the connections of a program.

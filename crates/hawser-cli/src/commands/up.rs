@@ -331,7 +331,8 @@ impl Serving<'_> {
     ) -> anyhow::Result<()> {
         let dialer = Arc::new(dialer);
         let usage = self.gateway.map(|_| self.config.connection.gateway);
-        let lans = lans.map(|lans| lans.take(&dialer, self.own.clone()));
+        let lans =
+            lans.map(|lans| lans.take(&dialer, self.own.clone(), self.connection_rules.clone()));
         let lans = lans.transpose()?;
         port.subject.lan = lans.as_ref().map(LanCapture::counters);
         let kill_switch = port.subject.kill_switch.clone();

@@ -113,6 +113,88 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
     });
 }
 
+// long: the life of one connection.
+#[test]
+fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
+    let test = "packet_flows::tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link";
+    in_namespace_of_root(test, || {
+        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
+        if tried.code != 0 {
+            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+            return;
+        }
+        let Some(net) = Internet::new(test) else {
+            return;
+        };
+        let gateway = net.serve();
+        let rule = ["rule", "add", "--address", "11.0.0.0/24", "--mode"];
+        let add = |arguments: &[&str], mode: &str| {
+            let added = net
+                .place
+                .run("client", &[&rule[..], &[mode], arguments].concat());
+            assert_eq!(added.code, 0, "{added:?}");
+        };
+        add(&["--protocol", "tcp"], "packet");
+        let client = net.up(&["--gateway", &net.place.invite()]);
+        let log = || format!("{}\n{}", client.log(), gateway.log());
+        let tested = net
+            .place
+            .run("client", &["rule", "test", "--to", "11.0.0.2:7"])
+            .out;
+        assert!(tested.contains("as packets"), "{tested}");
+
+        let done = net.place.path("done");
+        let script = with_udp(TALK).replace("DONE", done.to_str().unwrap());
+        let talk = || {
+            let mut talking = Command::new("python3");
+            talking
+                .args(["-c", &script])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let talking = talk();
+        let own = || echoes(&net.place, "client", "tcp").unwrap_or_default();
+        let bytes = |link: &str| carried(&own(), link);
+        until(
+            "it goes as packets",
+            || bytes("dsl") + bytes("lte") > 5000,
+            log,
+        );
+        let is_on_dsl = bytes("dsl") > bytes("lte");
+        let (gone, left) = if is_on_dsl {
+            ("dsl", "lte")
+        } else {
+            ("lte", "dsl")
+        };
+        let before = bytes(left);
+        ip(&format!("link set {gone} down"));
+        until(
+            "the other link takes it",
+            || bytes(left) > before + 5000,
+            log,
+        );
+        let streams = net.place.run("client", &["streams"]).out;
+        let listed = streams.split("PACKETS").next().unwrap();
+        assert!(!listed.contains("11.0.0.2"), "no stream has it: {streams}");
+        std::fs::write(&done, "").unwrap();
+        let said = talking.wait_with_output().unwrap().stdout;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let inner = own()["source"].as_str().unwrap_or("10.").to_owned();
+        let inner = inner
+            .rsplit_once(':')
+            .map_or(inner.clone(), |(address, _)| address.to_owned());
+        // The server sees the gateway, and the program has the address of the tunnel.
+        assert_eq!(said, format!("11.0.0.1 {inner} True\n"), "{}", log());
+
+        // Another rule holds for the next connection.
+        add(&["--now"], "bonded");
+        let said = talk().wait_with_output().unwrap().stdout;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert_eq!(said, "11.0.0.1 127.0.0.1 True\n", "{}", log());
+    });
+}
+
 /// One socket, whose datagrams come back, until it is told to end.
 const ECHOES: &str = "
 s = udp()
@@ -120,4 +202,20 @@ while not os.path.exists('DONE'):
     echo(s, ('11.0.0.2', 7), os.urandom(100), tries=2, patience=0.2)
     time.sleep(0.01)
 print('done')
+";
+
+/// One connection, whose bytes come back, until it is told to end.
+const TALK: &str = "
+t = socket.create_connection(('11.0.0.2', 7))
+f = t.makefile('rb')
+seen = f.readline().decode().strip()
+whole = True
+while True:
+    payload = os.urandom(500)
+    t.sendall(payload)
+    whole = whole and f.read(500) == payload
+    if os.path.exists('DONE'):
+        break
+    time.sleep(0.01)
+print(seen, t.getsockname()[0], whole)
 ";

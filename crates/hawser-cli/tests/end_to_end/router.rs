@@ -15,7 +15,9 @@ use super::internet::{STREAM, said, with_udp};
 use super::packets::below;
 use super::program::{Ended, Place, until};
 use super::silent_link::HAWSER;
-use scripts::{ALL, ALL_SAY, ASK, CALL, MUCH, OWN, OWN_SAYS, REACHED, STREAM_ONLY, TALK};
+use scripts::{
+    ALL, ALL_SAY, ASK, CALL, HELD, MUCH, OWN, OWN_SAYS, REACHED, REFUSED, STREAM_ONLY, TALK,
+};
 use stage::{Router, answer_names_here, doctor, serve_here, state, v4};
 
 #[test]
@@ -88,6 +90,62 @@ fn twenty_hosts_call_ask_and_transfer_at_the_same_time() {
                 "{what}: {least} to {most} a host, Jain's index {:.3}",
                 jain(&got)
             );
+        }
+        up.end();
+    });
+}
+
+#[test]
+fn tcp_of_hosts_goes_as_packets_where_a_rule_says_so_and_what_has_begun_goes_on() {
+    let test =
+        "router::tcp_of_hosts_goes_as_packets_where_a_rule_says_so_and_what_has_begun_goes_on";
+    in_namespace(test, || {
+        serve_names_if_asked();
+        let Some(router) = Router::new(test, 1) else {
+            return;
+        };
+        let rule = ["rule", "add", "--address", "11.0.0.0/24", "--mode"];
+        let add = |arguments: &[&str]| {
+            let added = router
+                .place()
+                .run("client", &[&rule[..], arguments].concat());
+            assert_eq!(added.code, 0, "{added:?}");
+        };
+        add(&["packet", "--port", "1-100"]);
+        let gateway = router.net.serve();
+        let up = router.up(&["--gateway", &router.place().invite()]);
+        let log = || format!("{}\n{}", up.log(), gateway.log());
+        // The server itself refuses, and answers.
+        assert_eq!(router.python(0, REFUSED), "111", "{}", log());
+        assert_eq!(router.python(0, STREAM), "11.0.0.1 True", "{}", log());
+        let status = router.place().status("client").unwrap();
+        assert_eq!(status["counters"]["lan-accepted"], 0, "{status}");
+        let flows = status["sessions"][0]["packet_flows"].as_array().unwrap();
+        let is_it =
+            |it: &serde_json::Value| it["protocol"] == "tcp" && it["destination"] == "11.0.0.2:7";
+        assert!(flows.iter().any(is_it), "{status}");
+        // Other rules hold for what begins after them, in either direction.
+        let done = router.place().path("done");
+        let begin = || router.begin(0, &HELD.replace("DONE", done.to_str().unwrap()));
+        let as_packets = begin();
+        until("it has begun", || done.with_extension("1").exists(), log);
+        add(&["bonded", "--now"]);
+        let is_taken = || router.python(0, REFUSED) == "0";
+        until("hosts' TCP goes as streams", is_taken, log);
+        let as_stream = begin();
+        until(
+            "another one has begun",
+            || done.with_extension("2").exists(),
+            log,
+        );
+        let removed = router.place().run("client", &["rule", "remove", "1"]);
+        assert_eq!(removed.code, 0, "{removed:?}");
+        let is_packets = || router.python(0, REFUSED) == "111";
+        until("it goes as packets again", is_packets, log);
+        std::fs::write(&done, "").unwrap();
+        for held in [as_packets, as_stream] {
+            let ended = Ended::of(held.wait_with_output().unwrap());
+            assert_eq!(ended.out, "True\n", "{ended:?}\n{}", log());
         }
         up.end();
     });

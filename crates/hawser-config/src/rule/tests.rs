@@ -155,6 +155,17 @@ fn errors_name_line_key_value_and_what_is_allowed() {
 }
 
 #[test]
+fn packets_are_not_told_apart_by_names() {
+    let rule = |key: &str| format!("[[rule]]\nmode = \"packet\"\n{key}");
+    let rules = parse(&rule("address = \"192.0.2.0/24\"\nport = 22"));
+    assert_eq!(rules[0].then.mode, Some(Mode::Packet));
+    let error = error(&rule("domain = \"example.org\""));
+    assert!(error.starts_with("rules.toml:2: `rule.mode`"), "{error}");
+    assert!(error.contains("ask for `address`"), "{error}");
+    assert_eq!(error.lines().count(), 1);
+}
+
+#[test]
 fn a_list_of_a_rule_has_so_many_values_only() {
     let rule = |count: usize| {
         let names: Vec<String> = (0..count).map(|n| format!("\"{n}.example\"")).collect();

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events, Unruled};
+use hawser_capture::{
+    Bytes, Capture, CaptureError, CarriedFamilies, Connection, End, Event, Events, Unruled,
+};
 use hawser_director::{ConnectionRequest, DirectorReport, Health};
 use hawser_net::links::PrefixMonitor;
 use hawser_policy::{Protocol, RuleSet};
@@ -58,7 +60,7 @@ pub struct KernelPlaces {
     /// Answers what programs ask name servers. Closed after the programs in the kernel are gone.
     names: Option<NameStub>,
     /// Whether a tunnel carries datagrams that are for the gateway.
-    packets: Option<watch::Receiver<bool>>,
+    packets: Option<watch::Receiver<CarriedFamilies>>,
     /// What was last in the way of keeping the tables up to date; empty where nothing is.
     complaint: String,
 }
@@ -92,9 +94,9 @@ impl KernelPlaces {
         self.names = Some(stub);
     }
 
-    /// From now on datagrams that are for the gateway are left to the machine's routes whenever
-    /// `are_carried` says that these lead to a tunnel.
-    pub fn follow_packets(&mut self, are_carried: watch::Receiver<bool>) {
+    /// From now on datagrams that are for the gateway, and what goes as packets by a rule, are left
+    /// to the machine's routes whenever `are_carried` says that these lead to a tunnel.
+    pub fn follow_packets(&mut self, are_carried: watch::Receiver<CarriedFamilies>) {
         self.packets = Some(are_carried);
     }
 

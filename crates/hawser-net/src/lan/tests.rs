@@ -58,6 +58,7 @@ fn plan(families: &[&str]) -> LanPlan {
             v4: 4444,
             v6: Some(6666),
         },
+        rules: Vec::new(),
     }
 }
 

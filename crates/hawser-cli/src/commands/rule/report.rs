@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use hawser_director::ruled;
-use hawser_policy::{Action, Condition, Explained, Facts, Miss, Rule, RuleSet, Source, Verdict};
+use hawser_policy::{
+    Action, Condition, Explained, Facts, Miss, Mode, Rule, RuleSet, Source, Verdict,
+};
 use hawser_sched::connection::{By, GatewayUse};
 use serde_json::{Map, Value, json};
 
@@ -119,7 +121,13 @@ pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<Gatewa
 /// are known without the current links.
 fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
     let (by, why) = ruled(usage, verdict, false, false);
+    let is_packets = verdict.mode == Mode::Packet && by == Some(By::Gateway);
+    let why = match is_packets {
+        true => format!("{why}; as a stream where packets are not captured"),
+        false => why.to_owned(),
+    };
     let way = match by {
+        _ if is_packets => "as packets",
         Some(By::Link) => "over one link",
         Some(By::Gateway) => "over the gateway",
         None => "over a link or the gateway",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_capture::process::{Process, is_outermost};
-use hawser_capture::{Capture, Origins, Settings, mount_point};
+use hawser_capture::{Capture, CarriedFamilies, Origins, Settings, mount_point};
 use hawser_config::CaptureScope;
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::name_stub::NameStub;
@@ -39,7 +39,7 @@ pub(crate) struct Capturing<'a> {
     /// Use of the gateway, where there is one.
     pub(crate) gateway: Option<GatewayUse>,
     /// Whether a tunnel carries datagrams for the gateway.
-    pub(crate) packets: Option<watch::Receiver<bool>>,
+    pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
 }
 
 /// Capturing goes on for as long as this lives.

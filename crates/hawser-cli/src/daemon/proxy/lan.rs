@@ -14,7 +14,10 @@ use hawser_net::lan::{
     LanPlan, LanPorts, LanRouting, check, check_system, listen, listen_for_names,
 };
 use hawser_net::links::{OwnAddresses, list_links};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::direct::ConnectionRules;
 
 /// The interfaces that are wanted, and that can be used.
 #[derive(Clone, Debug)]
@@ -46,6 +49,7 @@ impl Lans {
         self,
         dialer: &Arc<D>,
         own: OwnAddresses,
+        rules: ConnectionRules,
     ) -> anyhow::Result<LanCapture> {
         let v4 = listen(false).with_context(|| self.flags())?;
         let v6 = listen(true);
@@ -61,6 +65,7 @@ impl Lans {
         Ok(LanCapture {
             lans: self,
             ports,
+            rules,
             counters,
             server: tokio::spawn(serving),
         })
@@ -77,16 +82,19 @@ impl Lans {
 }
 
 /// The ports for hosts' connections, open until this is dropped. Nothing leads there yet.
+/// `rules`: which connections go as packets instead.
 pub(crate) struct LanCapture {
     lans: Lans,
     ports: LanPorts,
+    rules: ConnectionRules,
     counters: Arc<ProxyCounters>,
     server: JoinHandle<()>,
 }
 
 /// Hosts are routed for as long as this lives, or until it has ended.
 pub(crate) struct LanRouted {
-    routing: LanRouting,
+    routing: JoinHandle<()>,
+    end: oneshot::Sender<()>,
     _names: Vec<StubPort>,
 }
 
@@ -112,12 +120,15 @@ impl LanCapture {
             device: device.to_owned(),
             families: families.collect(),
             ports: self.ports,
+            rules: self.rules.borrow().rules().to_vec(),
         };
         let routing = LanRouting::begin(plan, guard).await;
         let routing = routing.with_context(|| self.lans.flags())?;
         tracing::info!(interfaces = ?self.lans.interfaces, device, "hosts are routed");
+        let (end, ended) = oneshot::channel();
         Ok(LanRouted {
-            routing,
+            routing: tokio::spawn(obey(routing, self.rules.clone(), ended)),
+            end,
             _names: self.answer(names).await,
         })
     }
@@ -152,6 +163,30 @@ impl Drop for LanCapture {
 impl LanRouted {
     /// Ends it; the network is as before when this returns.
     pub(crate) async fn end(self) {
-        self.routing.end().await;
+        let _ = self.end.send(());
+        let _ = self.routing.await;
     }
+}
+
+/// Keeps to the rules as they change, until `ended` says or is gone, and ends the routing.
+async fn obey(
+    mut routing: LanRouting,
+    mut rules: ConnectionRules,
+    mut ended: oneshot::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            changed = rules.changed() => if changed.is_err() {
+                // No rules come any more.
+                let _ = (&mut ended).await;
+                break;
+            },
+            _ = &mut ended => break,
+        }
+        let now = rules.borrow_and_update().rules().to_vec();
+        if let Err(error) = routing.set_rules(now).await {
+            tracing::warn!(%error, "which connections of hosts go as packets stays as it was");
+        }
+    }
+    routing.end().await;
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_capture::CarriedFamilies;
 use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::NameStub;
 use hawser_front::packets::{Inner, PacketTunnel, TunnelError, Wish};
@@ -24,7 +25,7 @@ pub(crate) type KillSwitchSince = watch::Receiver<Option<UnixTime>>;
 pub(crate) struct CarriedPackets {
     task: JoinHandle<()>,
     end: watch::Sender<bool>,
-    are_carried: Option<watch::Receiver<bool>>,
+    are_carried: Option<watch::Receiver<CarriedFamilies>>,
 }
 
 /// Whose packets are carried.
@@ -48,7 +49,7 @@ impl CarriedPackets {
         if !senders.machine && senders.lans.is_none() {
             return None;
         }
-        let (carried, are_carried) = watch::channel(false);
+        let (carried, are_carried) = watch::channel(CarriedFamilies::default());
         let (end, ended) = watch::channel(false);
         let are_carried = senders.machine.then_some(are_carried);
         let carrying = Carrying {
@@ -67,8 +68,8 @@ impl CarriedPackets {
         })
     }
 
-    /// Whether the machine's routes lead to the tunnel; none where they are not to.
-    pub(crate) fn of_machine(&self) -> Option<watch::Receiver<bool>> {
+    /// Families whose routes lead to the tunnel; none where the machine's are not to.
+    pub(crate) fn of_machine(&self) -> Option<watch::Receiver<CarriedFamilies>> {
         self.are_carried.clone()
     }
 
@@ -85,7 +86,7 @@ struct Carrying {
     links: Links,
     director: SharedDirector,
     kill_switch: Option<KillSwitchSince>,
-    carried: watch::Sender<bool>,
+    carried: watch::Sender<CarriedFamilies>,
     ended: watch::Receiver<bool>,
 }
 
@@ -142,12 +143,15 @@ impl Carrying {
         let (routes, lans) = begun.await?;
         tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");
         complaint.clear();
-        self.carried.send_replace(self.senders.machine);
+        self.carried.send_replace(CarriedFamilies {
+            v4: self.senders.machine && terms.client.v4.is_some(),
+            v6: self.senders.machine && terms.client.v6.is_some(),
+        });
         let outcome = tokio::select! {
             error = tunnel.carry(tun, names) => Err(error.into()),
             _ = ended.wait_for(|ended| *ended) => Ok(()),
         };
-        self.carried.send_replace(false);
+        self.carried.send_replace(CarriedFamilies::default());
         if let Some(routes) = routes {
             routes.end().await;
         }

@@ -147,3 +147,26 @@ def reached(host, port):
 print(reached('192.168.77.1', 8000), reached('10.1.0.2', 8001), reached('169.254.7.7', 8001),
       reached('240.0.0.1', 8001), reached('11.0.0.9', 8002), reached('192.168.77.99', 7), reached('10.1.0.1', 7))
 ";
+/// What a host hears of a port that is closed.
+pub(super) const REFUSED: &str = "
+t = socket.socket()
+t.settimeout(20)
+print(t.connect_ex(('11.0.0.2', 9)))
+";
+/// A connection that goes on until it is told to end. It says that it has begun by the first of two
+/// files that is not there.
+pub(super) const HELD: &str = "
+t = socket.create_connection(('11.0.0.2', 7), timeout=50)
+f = t.makefile('rb')
+f.readline()
+open('DONE.2' if os.path.exists('DONE.1') else 'DONE.1', 'w')
+whole = True
+while whole:
+    payload = os.urandom(500)
+    t.sendall(payload)
+    whole = f.read(500) == payload
+    if os.path.exists('DONE'):
+        break
+    time.sleep(0.02)
+print(whole)
+";
