@@ -404,7 +404,12 @@ proptest! {
     ) {
         let method = if is_invite { Method::Invite } else { Method::Options };
         let (heard, arrived) = talk(method, StatusCode::BUSY_HERE, &lost);
+        // An answer that comes after the client's patience belongs to no request.
+        let (late, heard): (Vec<_>, Vec<_>) =
+            heard.into_iter().partition(|event| matches!(event, Event::Stray { .. }));
         prop_assert_eq!(heard.len(), 1, "{:?}", heard);
+        let has_failed = matches!(heard[0], Event::Failed { .. });
+        prop_assert!(has_failed || late.is_empty(), "{:?}", late);
         prop_assert!(arrived <= 1);
         let is_answered = matches!(heard[0], Event::Response { .. });
         prop_assert!(!is_answered || arrived == 1);
