@@ -11,12 +11,14 @@ mod flow_key;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod icmp;
+mod memory;
 pub mod offload;
 pub mod packet;
 mod receiver;
 mod reset;
 mod sender;
 
+pub use memory::{BLOCK, PacketMemory};
 pub use receiver::{Delivery, PathDelay, Receiver, ReceiverConfig, ReceiverStats};
 pub use reset::reset;
 pub use sender::{Class, Placed, Refused, Sender, SenderConfig, SenderStats, TunnelPaths};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hawser_sctp::{Association, Received, SendError, ToPlace, Transmit, Turn};
 use hawser_session::{PacketFlow, Side};
 use hawser_tunnel::{
-    Delivery, PathDelay, Placed, Receiver, ReceiverConfig, ReceiverStats, Refused, Sender,
-    SenderConfig, SenderStats, TunnelPaths,
+    Delivery, PacketMemory, PathDelay, Placed, Receiver, ReceiverConfig, ReceiverStats, Refused,
+    Sender, SenderConfig, SenderStats, TunnelPaths,
 };
 use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::tunnel::{TunnelHeader, TunnelMessage};
@@ -33,6 +33,8 @@ pub struct AssociationTunnel {
     told_at: Instant,
     /// Messages of the peer that could not be read.
     unreadable: u64,
+    /// Memory of the next messages.
+    memory: PacketMemory,
 }
 
 /// What a tunnel has done.
@@ -69,6 +71,7 @@ impl AssociationTunnel {
             stage: Stage::Fill,
             told_at: Instant::ZERO,
             unreadable: 0,
+            memory: PacketMemory::default(),
         }
     }
 
@@ -190,7 +193,7 @@ impl AssociationTunnel {
             association.show_rooms(now, turn, |view, room| paths.push(view.clone(), room));
             while let Some(placed) = self.sender.poll(now, &mut self.paths) {
                 any = true;
-                if let Err(error) = send(association, &placed) {
+                if let Err(error) = send(&mut self.memory, association, &placed) {
                     // Lost, as on the way: it had room, so the association is about to end.
                     tracing::debug!(%error, "a packet is not sent");
                 }
@@ -237,11 +240,18 @@ impl AssociationTunnel {
     }
 }
 
-fn send(association: &mut Association, placed: &Placed) -> Result<(), SendError> {
-    let mut message = BytesMut::with_capacity(TunnelHeader::MAX_LENGTH + placed.packet.len());
-    placed.header.put(&mut message);
-    message.extend_from_slice(&placed.packet);
-    association.send_over(PathId::new(placed.path.value()), message.freeze())
+/// Sends a packet; messages that follow each other share `memory`.
+fn send(
+    memory: &mut PacketMemory,
+    association: &mut Association,
+    placed: &Placed,
+) -> Result<(), SendError> {
+    let length = TunnelHeader::MAX_LENGTH + placed.packet.len();
+    let room = memory.room_for(length);
+    placed.header.put(room);
+    room.extend_from_slice(&placed.packet);
+    let message = room.split().freeze();
+    association.send_over(PathId::new(placed.path.value()), message)
 }
 
 /// Time between two looks at the paths: a few packets of a call.

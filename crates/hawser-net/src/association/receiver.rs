@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use hawser_sctp::Local;
+use hawser_tunnel::PacketMemory;
 use quinn_udp::BATCH_SIZE;
 
 use super::keyed_endpoints::KeyedEndpoints;
@@ -54,12 +55,12 @@ async fn take_all<T>(
     mut handle: impl FnMut(&mut Vec<T>),
 ) {
     let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
-    let mut datagrams = Vec::new();
+    let (mut memory, mut datagrams) = (PacketMemory::default(), Vec::new());
     let mut trouble = Trouble::default();
     let mut batches = 0;
     loop {
         let received = socket
-            .receive(&mut buffers, |remote, to, datagram| {
+            .receive(&mut buffers, &mut memory, |remote, to, datagram| {
                 datagrams.push(item(remote, to, datagram));
             })
             .await;

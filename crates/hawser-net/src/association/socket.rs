@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use bytes::BytesMut;
 use hawser_sctp::Local;
 use hawser_session::seal::datagram::{DatagramKey, DatagramSealer, OVERHEAD};
+use hawser_tunnel::PacketMemory;
 use hawser_types::Instant;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -224,6 +225,7 @@ impl LinkSocket {
     pub(super) async fn receive(
         &self,
         buffers: &mut [Vec<u8>],
+        memory: &mut PacketMemory,
         mut take: impl FnMut(SocketAddr, Option<IpAddr>, BytesMut),
     ) -> io::Result<()> {
         self.socket.readable().await?;
@@ -235,7 +237,7 @@ impl LinkSocket {
             self.options.recv(socket, &mut slices, &mut metas)
         })?;
         for (meta, buffer) in metas.iter().zip(buffers).take(count) {
-            cut(&buffer[..meta.len], meta.stride, |datagram| {
+            cut(memory, &buffer[..meta.len], meta.stride, |datagram| {
                 take(meta.addr, meta.dst_ip, datagram);
             });
         }
@@ -261,12 +263,11 @@ impl Outbox {
         most: usize,
     ) -> bool {
         let size = packet.len() + sealer.as_ref().map_or(0, |_| OVERHEAD);
-        let (mut sealer, mut key) = (sealer, None);
-        if let Some(sealer) = &mut sealer {
-            key = Some(sealer.key(now).clone());
-        }
+        let mut sealer = sealer;
+        let key = sealer.as_mut().map(|sealer| sealer.key(now));
         let last = self.trains.back();
-        if !last.is_some_and(|last| last.takes(remote, size, most, key.as_ref())) {
+        if !last.is_some_and(|last| last.takes(remote, size, most, key)) {
+            let key = key.cloned();
             let most = if self.is_full {
                 MAX_WAITING
             } else {
@@ -345,15 +346,11 @@ impl Train {
 
 /// Copies what one call has received, and cuts it into datagrams. Neighbours share memory, but only
 /// a little, so that a datagram that is kept keeps little else alive.
-fn cut(received: &[u8], stride: usize, mut take: impl FnMut(BytesMut)) {
-    let stride = stride.max(1);
-    let whole = (SHARED / stride).max(1) * stride;
-    for piece in received.chunks(whole) {
-        let mut memory = BytesMut::from(piece);
-        while memory.len() > stride {
-            take(memory.split_to(stride));
-        }
-        take(memory);
+fn cut(memory: &mut PacketMemory, received: &[u8], stride: usize, mut take: impl FnMut(BytesMut)) {
+    for datagram in received.chunks(stride.max(1)) {
+        let room = memory.room_for(datagram.len());
+        room.extend_from_slice(datagram);
+        take(room.split());
     }
 }
 
@@ -371,10 +368,8 @@ pub(super) async fn flush(socket: Arc<LinkSocket>) {
 const MAX_TRAINS: usize = 128;
 /// Likewise while the socket takes nothing: what waits longer is better lost.
 const MAX_WAITING: usize = 4;
-/// Memory of so many trains is kept.
-const MAX_SPARE: usize = 4;
-/// Memory that datagrams share; associations know of it.
-const SHARED: usize = 16 << 10;
+/// Memory of so many trains is kept: what a path without a limit has between two looks.
+const MAX_SPARE: usize = 16;
 /// Bytes that one call sends or receives at most.
 pub(super) const MAX_BATCH: usize = 65_507;
 /// Of the socket, each way.

@@ -13,6 +13,8 @@ pub(super) struct Flows {
     numbers: HashMap<FlowKey, TunnelFlow, Seeded>,
     /// The flow that has each number.
     keys: Vec<FlowKey>,
+    /// The flow that was found last, which most packets belong to.
+    latest: TunnelFlow,
     /// Where the search for a number to give away goes on.
     hand: usize,
     replaced: u64,
@@ -34,6 +36,7 @@ impl Flows {
         Self {
             numbers: HashMap::with_hasher(Seeded(seed)),
             keys: Vec::new(),
+            latest: TunnelFlow::default(),
             hand: 0,
             replaced: 0,
         }
@@ -46,7 +49,11 @@ impl Flows {
         key: &FlowKey,
         age: impl Fn(TunnelFlow) -> Option<Age>,
     ) -> Found {
+        if self.keys.get(self.latest.index()) == Some(key) {
+            return Found::Known(self.latest);
+        }
         if let Some(flow) = self.numbers.get(key) {
+            self.latest = *flow;
             return Found::Known(*flow);
         }
         let unused = u16::try_from(self.keys.len()).ok();

@@ -88,7 +88,10 @@ fn what_came_at_once_is_cut_into_datagrams_that_share_little_memory() {
     for (length, stride) in [(60_000, 1400), (1400, 1400), (3, 0), (40_000, 40_000)] {
         let received: Vec<u8> = (0..length).map(|n| (n * 31 / 7) as u8).collect();
         let mut datagrams = Vec::new();
-        cut(&received, stride, |datagram| datagrams.push(datagram));
+        let mut memory = PacketMemory::default();
+        cut(&mut memory, &received, stride, |datagram| {
+            datagrams.push(datagram)
+        });
         let most = stride.max(1);
         assert!(datagrams.iter().rev().skip(1).all(|it| it.len() == most));
         assert_eq!(datagrams.concat(), received);
@@ -124,10 +127,11 @@ async fn send_over_narrow_interface(address: IpAddr) {
         }
     }
     let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
+    let mut memory = PacketMemory::default();
     let mut arrived = Vec::new();
     while arrived.last() != Some(&(4, 1200)) {
         let take = |_, _, datagram: BytesMut| arrived.push((datagram[0], datagram.len()));
-        match to.receive(&mut buffers, take).await {
+        match to.receive(&mut buffers, &mut memory, take).await {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => panic!("{error}"),
             _ => {}
         }
