@@ -122,28 +122,90 @@ pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(ready > 0)
 }
 
-/// Turns an open `/dev/net/tun` into a TUN device for whole IP packets, without a header of its
-/// own, whose name is `name`; `%d` in it stands for the next free number. Returns the whole name.
+/// Turns an open `/dev/net/tun` into a TUN device for whole IP packets, whose name is `name`; `%d`
+/// in it stands for the next free number. Each frame has a header of virtio in front, where the
+/// kernel has that. Returns the whole name.
 pub(crate) fn make_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<String> {
     let bytes = name.as_bytes();
     if bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: all of its fields are numbers or unions of numbers and a pointer, for which zero is
-    // valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let mut request = empty_request();
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
         *to = from.cast_signed() as libc::c_char;
     }
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI;
-    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap_or_default();
-    // SAFETY: the descriptor is open for as long as it is borrowed; TUNSETIFF reads and writes one
-    // `ifreq`, which lives until the call returns.
-    let code = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
-    check(code)?;
+    let plain = libc::IFF_TUN | libc::IFF_NO_PI;
+    let make = |request: &mut libc::ifreq, flags| {
+        request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap_or_default();
+        // SAFETY: the descriptor is open for as long as it is borrowed; TUNSETIFF reads and writes
+        // one `ifreq`, which lives until the call returns.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, request) })
+    };
+    match make(&mut request, plain | libc::IFF_VNET_HDR) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => make(&mut request, plain)?,
+        made => made?,
+    }
     let letters = request.ifr_name.iter().map(|letter| *letter as u8);
     let letters: Vec<u8> = letters.take_while(|letter| *letter != 0).collect();
     Ok(String::from_utf8_lossy(&letters).into_owned())
+}
+
+/// What the frames of a TUN device may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TunFrames {
+    /// Packets, without a header.
+    Bare,
+    /// Packets behind a header of virtio.
+    Single,
+    /// Also many segments of one TCP flow at once.
+    Tcp,
+    /// Also many datagrams of one UDP flow at once.
+    TcpAndUdp,
+}
+
+/// Lets a TUN device give and take frames with many packets, as far as the kernel can (datagrams
+/// from Linux 6.2 on).
+pub(crate) fn begin_tun_frames(file: BorrowedFd<'_>) -> io::Result<TunFrames> {
+    let mut request = empty_request();
+    // SAFETY: the descriptor is open for as long as it is borrowed; TUNGETIFF writes one `ifreq`,
+    // which lives until the call returns.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) })?;
+    // SAFETY: TUNGETIFF has set the flags, and any bytes are a number.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    if libc::c_int::from(flags) & libc::IFF_VNET_HDR == 0 {
+        return Ok(TunFrames::Bare);
+    }
+    for (what, value) in [
+        (libc::TUNSETVNETHDRSZ, VIRTIO_HEADER),
+        (libc::TUNSETVNETLE, 1),
+    ] {
+        // SAFETY: the descriptor is open for as long as it is borrowed; both read one C int, which
+        // lives until the call returns.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), what as _, &raw const value) })?;
+    }
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+    let takes = |offloads: libc::c_uint| {
+        let offloads = libc::c_ulong::from(offloads);
+        // SAFETY: the descriptor is open for as long as it is borrowed; the argument is a number.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) }).is_ok()
+    };
+    Ok(if takes(tcp | udp) {
+        TunFrames::TcpAndUdp
+    } else if takes(tcp) {
+        TunFrames::Tcp
+    } else {
+        TunFrames::Single
+    })
+}
+
+/// Length of `struct virtio_net_hdr`.
+const VIRTIO_HEADER: libc::c_int = 10;
+
+fn empty_request() -> libc::ifreq {
+    // SAFETY: all of its fields are numbers or unions of numbers and a pointer, for which zero is
+    // valid.
+    unsafe { std::mem::zeroed() }
 }
 
 /// Has the runtime watch a file that it can wait for, for reading.

@@ -1,21 +1,24 @@
 //! TUN devices: interfaces of this machine whose packets a program carries.
 
 mod enclosure;
+mod frames;
 mod keeper;
 mod routes;
 mod set_up;
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use bytes::Bytes;
-use rustix::io::{Errno, read, write};
+use rustix::io::{Errno, read, writev};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 pub use enclosure::{Enclosed, Enclosure, EnclosureError, enter};
+use frames::Frames;
+pub use frames::{TunMemory, Written};
 pub use keeper::keep;
 pub use routes::TunRoutes;
 pub(crate) use set_up::default_route;
@@ -25,6 +28,7 @@ pub use set_up::{TunAddresses, set_up};
 #[derive(Debug)]
 pub struct Tun {
     file: AsyncFd<OwnedFd>,
+    frames: Frames,
 }
 
 /// Why there is no TUN device.
@@ -88,26 +92,33 @@ impl Tun {
         let begin = || {
             let flags = rustix::fs::fcntl_getfl(&file)?;
             rustix::fs::fcntl_setfl(&file, flags | rustix::fs::OFlags::NONBLOCK)?;
-            sys::watch(file)
+            let frames = Frames::new(sys::begin_tun_frames(file.as_fd())?);
+            Ok::<_, io::Error>((sys::watch(file)?, frames))
         };
-        Ok(Self {
-            file: begin().map_err(TunError::Use)?,
-        })
+        let (file, frames) = begin().map_err(TunError::Use)?;
+        Ok(Self { file, frames })
     }
 
     /// Waits for packets that this machine sends by the device and puts those that are there behind
-    /// `packets`, up to 64. `scratch` has room for one packet; a longer one is cut.
+    /// `packets`: frames with 64 of them, or a few more.
     ///
     /// # Errors
     /// That the device is gone, or what else the system says.
-    pub async fn read_some(&self, scratch: &mut [u8], packets: &mut Vec<Bytes>) -> io::Result<()> {
+    pub async fn read_some(
+        &self,
+        memory: &mut TunMemory,
+        packets: &mut Vec<Bytes>,
+    ) -> io::Result<()> {
+        let most = packets.len() + MOST_AT_ONCE;
         let read_all = |file: &OwnedFd| {
-            for count in 0..MOST_AT_ONCE {
-                match read(file, &mut *scratch) {
-                    Ok(length) => packets.push(Bytes::copy_from_slice(&scratch[..length])),
-                    Err(Errno::AGAIN) if count > 0 => break,
+            let mut any = false;
+            while packets.len() < most {
+                match read(file, memory.frame()) {
+                    Ok(length) => self.frames.take(memory, length, packets),
+                    Err(Errno::AGAIN) if any => break,
                     Err(error) => return Err(error.into()),
                 }
+                any = true;
             }
             Ok(())
         };
@@ -119,8 +130,19 @@ impl Tun {
     /// # Errors
     /// What the system says: that the packet is malformed, or that there is no room.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
-        write(self.file.get_ref(), packet)?;
-        Ok(())
+        let write = |frame: &[IoSlice<'_>]| self.write_frame(frame);
+        Ok(self.frames.write_one(&write, packet)?)
+    }
+
+    /// Lets packets arrive at this machine by the device, each at once or not at all, and in the
+    /// order of its flow. Those of a flow that follow each other are handed over with one call.
+    pub fn write_all(&self, packets: &mut Vec<Bytes>) -> Written {
+        let write = |frame: &[IoSlice<'_>]| self.write_frame(frame);
+        self.frames.write_all(&write, packets)
+    }
+
+    fn write_frame(&self, frame: &[IoSlice<'_>]) -> Result<(), Errno> {
+        writev(self.file.get_ref(), frame).map(drop)
     }
 }
 

@@ -36,11 +36,10 @@ impl Answers {
     }
 
     /// The answer to a packet that the client must not or need not send to the gateway.
-    pub(super) fn at_client(&self, packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
-        let view = PacketView::parse(packet).ok()?;
-        match view.length() > usize::from(mtu) {
-            true => self.to_too_big(&view, mtu),
-            false => self.to_stub(&view),
+    pub(super) fn at_client(&self, packet: &PacketView<'_>, mtu: u16) -> Option<Vec<u8>> {
+        match packet.length() > usize::from(mtu) {
+            true => self.to_too_big(packet, mtu),
+            false => self.to_stub(packet),
         }
     }
 
@@ -72,12 +71,11 @@ impl Answers {
 }
 
 /// The packet with a segment size that fits `mtu`, where it is a SYN that announces more.
-pub(super) fn fitted(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
-    let flags = PacketView::parse(packet).ok()?.tcp_flags()?;
-    if flags & SYN == 0 {
+pub(super) fn fitted(packet: &PacketView<'_>, mtu: u16) -> Option<Vec<u8>> {
+    if packet.tcp_flags()? & SYN == 0 {
         return None;
     }
-    let mut packet = packet.to_vec();
+    let mut packet = packet.bytes().to_vec();
     clamp_segment_size(&mut packet, mtu).then_some(packet)
 }
 
@@ -158,12 +156,12 @@ mod tests {
     #[test]
     fn segments_are_made_to_fit() {
         let packet = syn([8, 8, 8, 8], 80);
-        let fitting = fitted(&packet, 1400).unwrap();
+        let fitted = |packet: &[u8]| super::fitted(&PacketView::parse(packet).unwrap(), 1400);
+        let fitting = fitted(&packet).unwrap();
         assert_eq!(fitting[42..], [2, 4, 5, 0x50][2..]);
-        assert_eq!(fitted(&fitting, 1400), None);
+        assert_eq!(fitted(&fitting), None);
         let mut other = packet;
         other[33] = 0x10;
-        assert_eq!(fitted(&other, 1400), None);
-        assert_eq!(fitted(b"nothing", 1400), None);
+        assert_eq!(fitted(&other), None);
     }
 }

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use hawser_net::stream::{PacketSink, RecvStream, SendStream};
-use hawser_net::tun::Tun;
+use hawser_net::tun::{Tun, TunMemory};
 use hawser_tunnel::packet::PacketView;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use super::MTU;
 use super::answers::Answers;
-use super::pool::AddressPool;
+use super::pool::{AddressPool, Networks};
 use super::terms::{Inner, Terms, Wish};
-use super::{MAX_PACKET, MTU};
 use crate::bonded::Bonded;
 use crate::gateway::{ClientId, DestinationPolicy};
 use crate::incoming::IncomingStream as _;
@@ -32,6 +32,8 @@ pub struct Exchange {
     keep: Box<dyn Fn(ClientId, u32) + Send + Sync>,
     /// The gateway's own inner addresses.
     gateway: Inner,
+    /// The networks of the pool, which stay as they are.
+    networks: Networks,
     pool: Mutex<AddressPool>,
     tunnels: RwLock<BTreeMap<u32, Arc<Tunnel>>>,
     /// Identities of tunnels.
@@ -125,6 +127,7 @@ impl Exchange {
             policy,
             keep: Box::new(keep),
             gateway,
+            networks: pool.networks(),
             pool: Mutex::new(pool),
             tunnels: RwLock::default(),
             latest: AtomicU64::new(0),
@@ -142,25 +145,29 @@ impl Exchange {
     /// # Errors
     /// Why it is.
     pub async fn run(&self) -> std::io::Result<()> {
-        let mut scratch = vec![0; MAX_PACKET];
+        let mut memory = TunMemory::new();
         let (mut packets, mut of_tunnel) = (Vec::new(), Vec::new());
         loop {
-            self.tun.read_some(&mut scratch, &mut packets).await?;
-            let mut last: Option<Arc<Tunnel>> = None;
+            self.tun.read_some(&mut memory, &mut packets).await?;
+            let mut last: Option<(IpAddr, Arc<Tunnel>)> = None;
             for packet in packets.drain(..) {
-                let Some(tunnel) = self.tunnel_to(&packet) else {
+                let to = PacketView::parse(&packet).map(|view| view.destination());
+                let known = last.as_ref().map(|(address, _)| *address);
+                // Packets of one tunnel that follow each other go together.
+                if known.is_none() || known != to.ok() {
+                    if let Some((_, before)) = last.take() {
+                        before.stream.send_packets(&mut of_tunnel);
+                    }
+                    last = to.ok().and_then(|to| Some((to, self.tunnel_to(to)?)));
+                }
+                if last.is_none() {
                     self.counters.unknown.fetch_add(1, Ordering::Relaxed);
                     continue;
-                };
-                // Packets of one tunnel that follow each other go together.
-                if let Some(before) = last.take_if(|last| !Arc::ptr_eq(last, &tunnel)) {
-                    before.stream.send_packets(&mut of_tunnel);
                 }
-                count(&self.counters.down, packet.len());
+                count(&self.counters.down, 1, packet.len() as u64);
                 of_tunnel.push(packet);
-                last = Some(tunnel);
             }
-            if let Some(tunnel) = last {
+            if let Some((_, tunnel)) = last {
                 tunnel.stream.send_packets(&mut of_tunnel);
             }
         }
@@ -250,39 +257,53 @@ impl Exchange {
     /// Passes what a client sends to the device, until the client ends it.
     async fn pass_up(&self, tunnel: &Tunnel, mut receive: RecvStream) -> std::io::Result<()> {
         while let Some(packet) = receive.read_datagram_or_end().await? {
-            self.pass_one_up(tunnel, &packet);
+            self.pass_up_some(tunnel, &mut vec![packet]);
         }
         Ok(())
     }
 
-    fn pass_one_up(&self, tunnel: &Tunnel, packet: &[u8]) {
-        if let Err(counter) = self.check(tunnel, packet) {
-            counter.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        match self.tun.write(packet) {
-            Ok(()) => count(&self.counters.up, packet.len()),
-            Err(error) => {
-                tracing::trace!(%error, "a packet is not taken");
-                self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Passes packets of a client to the device, those that may go.
+    fn pass_up_some(&self, tunnel: &Tunnel, packets: &mut Vec<Bytes>) {
+        let mut allowed = None;
+        packets.retain(|packet| match self.check(tunnel, packet, &mut allowed) {
+            Ok(()) => true,
+            Err(counter) => {
+                counter.fetch_add(1, Ordering::Relaxed);
+                false
             }
-        }
+        });
+        let written = self.tun.write_all(packets);
+        count(&self.counters.up, written.packets, written.bytes);
+        self.counters
+            .dropped
+            .fetch_add(written.dropped, Ordering::Relaxed);
     }
 
     /// Whether a client may send this packet, which is told otherwise; an error is what to count.
-    fn check(&self, tunnel: &Tunnel, packet: &[u8]) -> Result<(), &AtomicU64> {
+    /// `allowed`: the addresses of the packet before that may go wherever it wants.
+    fn check(
+        &self,
+        tunnel: &Tunnel,
+        packet: &[u8],
+        allowed: &mut Option<(IpAddr, IpAddr)>,
+    ) -> Result<(), &AtomicU64> {
         let counters = &self.counters;
         let view = PacketView::parse(packet).map_err(|_| &counters.malformed)?;
+        let addresses = (view.source(), view.destination());
+        if *allowed == Some(addresses) {
+            return Ok(());
+        }
         if !tunnel.addresses.contains(view.source()) {
             return Err(&counters.spoofed);
         }
         let to = view.destination();
-        let may_go = match self.gateway.contains(to) {
+        if self.gateway.contains(to) {
             // Whatever else listens on this machine is none of theirs.
-            true => is_ping(&view),
-            false => !self.pool().contains(to) && self.policy.check(to).is_ok(),
-        };
-        if may_go {
+            if is_ping(&view) {
+                return Ok(());
+            }
+        } else if !self.networks.contains(to) && self.policy.check(to).is_ok() {
+            *allowed = Some(addresses);
             return Ok(());
         }
         if let Some(answer) = tunnel.answers.to_prohibited(&view) {
@@ -292,10 +313,9 @@ impl Exchange {
         Err(&counters.refused)
     }
 
-    /// The tunnel that a packet of the device is for.
-    fn tunnel_to(&self, packet: &[u8]) -> Option<Arc<Tunnel>> {
-        let view = PacketView::parse(packet).ok()?;
-        let number = self.pool().number(view.destination())?;
+    /// The tunnel that packets of the device to this address are for.
+    fn tunnel_to(&self, address: IpAddr) -> Option<Arc<Tunnel>> {
+        let number = self.networks.number(address)?;
         self.routes().get(&number).cloned()
     }
 
@@ -321,16 +341,14 @@ struct Upwards {
 impl PacketSink for Upwards {
     fn take(&self, packets: &mut Vec<Bytes>) {
         if let Some(exchange) = self.exchange.upgrade() {
-            for packet in packets.drain(..) {
-                exchange.pass_one_up(&self.tunnel, &packet);
-            }
+            exchange.pass_up_some(&self.tunnel, packets);
         }
     }
 }
 
-fn count([packets, bytes]: &[AtomicU64; 2], length: usize) {
-    packets.fetch_add(1, Ordering::Relaxed);
-    bytes.fetch_add(length as u64, Ordering::Relaxed);
+fn count(counters: &[AtomicU64; 2], packets: u64, bytes: u64) {
+    counters[0].fetch_add(packets, Ordering::Relaxed);
+    counters[1].fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// True for an echo request (RFC 792, RFC 4443).

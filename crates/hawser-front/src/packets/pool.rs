@@ -13,16 +13,22 @@ use crate::gateway::ClientId;
 /// gateway has number 1.
 #[derive(Debug)]
 pub struct AddressPool {
-    v4: Option<Ipv4Net>,
-    v6: Option<Ipv6Net>,
-    /// The highest number.
-    last: u32,
+    networks: Networks,
     /// The number given last to a tunnel without an address of its own.
     latest: u32,
     /// Addresses of tunnels that are there, by number.
     leases: BTreeMap<u32, Lease>,
     /// Those that are a client's own, also while it has no tunnel.
     permanent: BTreeMap<u32, ClientId>,
+}
+
+/// The networks of a pool, and how many addresses they have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Networks {
+    v4: Option<Ipv4Net>,
+    v6: Option<Ipv6Net>,
+    /// The highest number.
+    last: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,13 +67,10 @@ impl AddressPool {
     /// # Errors
     /// That a network is too small, or one too many.
     pub fn new(networks: &[IpNet]) -> Result<Self, PoolError> {
-        let mut pool = Self {
+        let mut pool = Networks {
             v4: None,
             v6: None,
             last: MAX_NUMBER,
-            latest: GATEWAY,
-            leases: BTreeMap::new(),
-            permanent: BTreeMap::new(),
         };
         for net in networks {
             let bits = net.max_prefix_len() - net.prefix_len();
@@ -82,12 +85,22 @@ impl AddressPool {
             let room = 1_u32.checked_shl(bits.into()).unwrap_or(u32::MAX) - 2;
             pool.last = pool.last.min(room);
         }
-        Ok(pool)
+        Ok(Self {
+            networks: pool,
+            latest: GATEWAY,
+            leases: BTreeMap::new(),
+            permanent: BTreeMap::new(),
+        })
+    }
+
+    /// Its networks, which stay as they are.
+    pub(super) fn networks(&self) -> Networks {
+        self.networks
     }
 
     /// Remembers what was given to a client in an earlier run, if it is a number of this pool.
     pub fn remember(&mut self, client: ClientId, number: u32) {
-        if (FIRST..=self.last).contains(&number) {
+        if (FIRST..=self.networks.last).contains(&number) {
             self.permanent.entry(number).or_insert(client);
         }
     }
@@ -96,8 +109,8 @@ impl AddressPool {
     pub fn gateway(&self) -> Vec<IpNet> {
         let own = self.addresses(GATEWAY);
         let lengths = [
-            self.v4.map(|net| net.prefix_len()),
-            self.v6.map(|net| net.prefix_len()),
+            self.networks.v4.map(|net| net.prefix_len()),
+            self.networks.v6.map(|net| net.prefix_len()),
         ];
         let lengths = lengths.into_iter().flatten();
         let nets = own.addresses().zip(lengths);
@@ -105,35 +118,9 @@ impl AddressPool {
             .collect()
     }
 
-    /// True if `address` is in a network of the pool.
-    pub(super) fn contains(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(address) => self.v4.is_some_and(|net| net.contains(&address)),
-            IpAddr::V6(address) => self.v6.is_some_and(|net| net.contains(&address)),
-        }
-    }
-
     /// The addresses with a number.
     pub(super) fn addresses(&self, number: u32) -> Inner {
-        let v4 = self.v4.map(|net| u32::from(net.network()) + number);
-        let v6 = self
-            .v6
-            .map(|net| u128::from(net.network()) + u128::from(number));
-        Inner {
-            v4: v4.map(Ipv4Addr::from),
-            v6: v6.map(Ipv6Addr::from),
-        }
-    }
-
-    /// The number of an address in the pool.
-    pub(super) fn number(&self, address: IpAddr) -> Option<u32> {
-        let number = match address {
-            IpAddr::V4(address) => u32::from(address).checked_sub(self.v4?.network().into()),
-            IpAddr::V6(address) => u128::from(address)
-                .checked_sub(self.v6?.network().into())
-                .and_then(|number| u32::try_from(number).ok()),
-        };
-        number.filter(|number| *number <= self.last)
+        self.networks.addresses(number)
     }
 
     /// Gives an address to the tunnel with the identity `tunnel`. A client's earlier tunnel with
@@ -145,7 +132,10 @@ impl AddressPool {
         tunnel: u64,
     ) -> Result<Granted, PoolError> {
         let known = self.own(client).filter(|_| wish.is_permanent);
-        let before = wish.before.addresses().find_map(|it| self.number(it));
+        let before = wish
+            .before
+            .addresses()
+            .find_map(|it| self.networks.number(it));
         let before = before.filter(|number| self.is_for(*number, client, wish.is_permanent));
         let wanted = known.or(before);
         let has_it = |number| self.leases.contains_key(&number);
@@ -157,7 +147,7 @@ impl AddressPool {
             Some(number) => number,
             None => self
                 .free()
-                .ok_or(PoolError::Exhausted(self.last - GATEWAY))?,
+                .ok_or(PoolError::Exhausted(self.networks.last - GATEWAY))?,
         };
         self.leases.insert(number, Lease { client, tunnel });
         let is_new = wish.is_permanent && known.is_none();
@@ -189,7 +179,7 @@ impl AddressPool {
     /// True if `client` may have this number again.
     fn is_for(&self, number: u32, client: ClientId, permanently: bool) -> bool {
         let lease = self.leases.get(&number);
-        (FIRST..=self.last).contains(&number)
+        (FIRST..=self.networks.last).contains(&number)
             && lease.is_none_or(|lease| lease.client == client && !permanently)
             && !self.permanent.contains_key(&number)
     }
@@ -197,12 +187,46 @@ impl AddressPool {
     /// The number that was free for longest, more or less.
     fn free(&mut self) -> Option<u32> {
         let after = (self.latest + 1).max(FIRST);
-        let mut numbers = (after..=self.last).chain(FIRST..after.min(self.last + 1));
+        let mut numbers =
+            (after..=self.networks.last).chain(FIRST..after.min(self.networks.last + 1));
         let is_taken =
             |number: &u32| self.leases.contains_key(number) || self.permanent.contains_key(number);
         let number = numbers.find(|number| !is_taken(number))?;
         self.latest = number;
         Some(number)
+    }
+}
+
+impl Networks {
+    /// True if `address` is in a network of the pool.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.v4.is_some_and(|net| net.contains(&address)),
+            IpAddr::V6(address) => self.v6.is_some_and(|net| net.contains(&address)),
+        }
+    }
+
+    /// The addresses with a number.
+    pub(super) fn addresses(&self, number: u32) -> Inner {
+        let v4 = self.v4.map(|net| u32::from(net.network()) + number);
+        let v6 = self
+            .v6
+            .map(|net| u128::from(net.network()) + u128::from(number));
+        Inner {
+            v4: v4.map(Ipv4Addr::from),
+            v6: v6.map(Ipv6Addr::from),
+        }
+    }
+
+    /// The number of an address in the pool.
+    pub(super) fn number(&self, address: IpAddr) -> Option<u32> {
+        let number = match address {
+            IpAddr::V4(address) => u32::from(address).checked_sub(self.v4?.network().into()),
+            IpAddr::V6(address) => u128::from(address)
+                .checked_sub(self.v6?.network().into())
+                .and_then(|number| u32::try_from(number).ok()),
+        };
+        number.filter(|number| *number <= self.last)
     }
 }
 
@@ -241,7 +265,7 @@ mod tests {
         assert_eq!(both.v4, Some("10.83.0.5".parse().unwrap()));
         assert_eq!(both.v6, Some("fd00::5".parse().unwrap()));
         for address in both.addresses() {
-            assert_eq!(pool.number(address), Some(5));
+            assert_eq!(pool.networks.number(address), Some(5));
         }
         for other in [
             "10.82.255.255",
@@ -251,7 +275,11 @@ mod tests {
             "fd00:1::",
             "::",
         ] {
-            assert_eq!(pool.number(other.parse().unwrap()), None, "{other}");
+            assert_eq!(
+                pool.networks.number(other.parse().unwrap()),
+                None,
+                "{other}"
+            );
         }
     }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::stream::{BondStream, PacketSink, RecvStream, ResetByPeer, SendStream};
-use hawser_net::tun::Tun;
+use hawser_net::tun::{Tun, TunMemory};
+use hawser_tunnel::packet::PacketView;
 use tokio::time::sleep;
 
-use super::MAX_PACKET;
 use super::answers::{Answers, fitted};
 use super::question::Question;
 use super::terms::{Terms, Wish};
@@ -147,23 +147,27 @@ async fn up(
     names: &Arc<NameStub>,
     terms: Terms,
 ) -> std::io::Error {
-    let mut scratch = vec![0; MAX_PACKET];
+    let mut memory = TunMemory::new();
     let mut packets = Vec::new();
     let answers = Answers::new(terms.gateway);
     loop {
-        if let Err(error) = tun.read_some(&mut scratch, &mut packets).await {
+        if let Err(error) = tun.read_some(&mut memory, &mut packets).await {
             return error;
         }
         packets.retain_mut(|packet: &mut Bytes| {
-            if let Some(question) = Question::of(packet, terms.gateway) {
+            let Ok(view) = PacketView::parse(packet) else {
+                // The tunnel counts it.
+                return true;
+            };
+            if let Some(question) = Question::of(&view, terms.gateway) {
                 answer(tun, names, question);
                 return false;
             }
-            if let Some(answer) = answers.at_client(packet, terms.mtu) {
+            if let Some(answer) = answers.at_client(&view, terms.mtu) {
                 hand_over(tun, &answer);
                 return false;
             }
-            if let Some(fitting) = fitted(packet, terms.mtu) {
+            if let Some(fitting) = fitted(&view, terms.mtu) {
                 *packet = fitting.into();
             }
             true
@@ -191,16 +195,19 @@ struct Device {
 
 impl PacketSink for Device {
     fn take(&self, packets: &mut Vec<Bytes>) {
-        for packet in packets.drain(..) {
-            deliver(&self.tun, &packet, self.terms);
-        }
+        deliver(&self.tun, packets, self.terms);
     }
 }
 
-/// Hands a packet of the gateway over, with segments that fit the tunnel.
-fn deliver(tun: &Tun, packet: &[u8], terms: Terms) {
-    let fitting = fitted(packet, terms.mtu);
-    hand_over(tun, fitting.as_deref().unwrap_or(packet));
+/// Hands packets of the gateway over, with segments that fit the tunnel.
+fn deliver(tun: &Tun, packets: &mut Vec<Bytes>, terms: Terms) {
+    for packet in &mut *packets {
+        let view = PacketView::parse(packet).ok();
+        if let Some(fitting) = view.and_then(|view| fitted(&view, terms.mtu)) {
+            *packet = fitting.into();
+        }
+    }
+    tun.write_all(packets);
 }
 
 fn hand_over(tun: &Tun, packet: &[u8]) {
@@ -213,9 +220,7 @@ fn hand_over(tun: &Tun, packet: &[u8]) {
 async fn down(tun: &Tun, mut receive: RecvStream, terms: Terms) -> std::io::Error {
     loop {
         match receive.read_datagram_or_end().await {
-            Ok(Some(packet)) => {
-                deliver(tun, &packet, terms);
-            }
+            Ok(Some(packet)) => deliver(tun, &mut vec![packet], terms),
             Ok(None) => return std::io::ErrorKind::UnexpectedEof.into(),
             Err(error) => return error.into(),
         }
@@ -223,10 +228,10 @@ async fn down(tun: &Tun, mut receive: RecvStream, terms: Terms) -> std::io::Erro
 }
 
 async fn discard(tun: &Tun) -> std::io::Error {
-    let mut scratch = vec![0; MAX_PACKET];
+    let mut memory = TunMemory::new();
     let mut packets = Vec::new();
     loop {
-        if let Err(error) = tun.read_some(&mut scratch, &mut packets).await {
+        if let Err(error) = tun.read_some(&mut memory, &mut packets).await {
             return error;
         }
         packets.clear();

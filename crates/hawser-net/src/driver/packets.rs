@@ -114,24 +114,29 @@ impl Packets {
         self.received
             .fetch_add(packets.len() as u64, Ordering::Relaxed);
         let sinks = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
-        let mut run: (Option<&Arc<dyn PacketSink>>, Vec<Bytes>) = (None, Vec::new());
+        let mut run: Option<(Option<IpAddr>, &Arc<dyn PacketSink>)> = None;
+        let mut of_run = Vec::new();
         for packet in packets.drain(..) {
-            let sink = self
-                .address(&packet)
-                .and_then(|address| sinks.get(&address));
-            let Some(sink) = sink.or_else(|| sinks.values().next()) else {
-                continue;
-            };
-            if let Some(before) = run.0.replace(sink)
-                && !Arc::ptr_eq(before, sink)
+            let address = self.address(&packet);
+            if let Some((of, sink)) = run
+                && of != address
             {
-                before.take(&mut run.1);
-                run.1.clear();
+                sink.take(&mut of_run);
+                of_run.clear();
+                run = None;
             }
-            run.1.push(packet);
+            if run.is_none() {
+                let sink = address.and_then(|address| sinks.get(&address));
+                run = sink
+                    .or_else(|| sinks.values().next())
+                    .map(|sink| (address, sink));
+            }
+            if run.is_some() {
+                of_run.push(packet);
+            }
         }
-        if let Some(sink) = run.0 {
-            sink.take(&mut run.1);
+        if let Some((_, sink)) = run {
+            sink.take(&mut of_run);
         }
     }
 
@@ -146,14 +151,17 @@ impl Packets {
 
 /// Hands on what the peer sends over an association, until that is over.
 pub(super) async fn receive(tunnels: Weak<Packets>, channel: Arc<AssociationChannel>) {
-    let mut packets = Vec::new();
+    let (mut packets, mut batches) = (Vec::new(), 0_u32);
     while channel.association.receive_packets(&mut packets).await {
         let Some(tunnels) = tunnels.upgrade() else {
             return;
         };
         tunnels.hand_on(&mut packets);
-        // Of a flood, others on this thread have their turn as well.
-        tokio::task::yield_now().await;
+        batches = batches.wrapping_add(1);
+        if batches.is_multiple_of(TURN) {
+            // Of a flood, others on this thread have their turn as well.
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -182,3 +190,6 @@ impl Drop for PacketPlace {
         self.tunnels.unregister(&self.sink);
     }
 }
+
+/// Batches of packets that are handed on before others on the thread have their turn.
+const TURN: u32 = 16;

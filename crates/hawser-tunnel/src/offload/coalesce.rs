@@ -135,6 +135,18 @@ impl Frame {
         }
     }
 
+    /// Number of the packets in it.
+    pub fn packets(&self) -> u64 {
+        self.parts.len() as u64
+    }
+
+    /// Bytes of these packets, each with its own headers.
+    pub fn packet_bytes(&self) -> u64 {
+        let payload: usize = self.parts.iter().map(Bytes::len).sum();
+        let headers = self.head.len() - VirtioHeader::LENGTH;
+        (payload + headers * self.parts.len()) as u64
+    }
+
     /// Length of the frame in bytes.
     pub fn length(&self) -> usize {
         self.head.len() + self.parts.iter().map(Bytes::len).sum::<usize>()
