@@ -14,6 +14,7 @@ use hawser_net::client::Client;
 use hawser_net::tun::Enclosure;
 use tempfile::NamedTempFile;
 use tokio::io::AsyncReadExt as _;
+use tokio::task::JoinSet;
 
 use super::child::Child;
 use crate::args::RunArgs;
@@ -47,11 +48,14 @@ pub(super) async fn run(
     let tun = enclosed.start().await?;
     // The mount keeps it.
     drop(servers);
-    let mut carried = pin!(tunnel.carry(tun, names));
+    // This thread would have to be woken for each batch of packets; a task's is awake already.
+    let mut carrier = JoinSet::new();
+    carrier.spawn(tunnel.carry(tun, names));
     let code = tokio::select! {
         code = &mut ended => code,
-        error = &mut carried => {
-            tracing::error!(%error, "the program has no network any more");
+        Some(error) = carrier.join_next() => {
+            let error = error.map_or_else(|error| error.to_string(), |error| error.to_string());
+            tracing::error!(error, "the program has no network any more");
             return ended.await;
         }
     };
@@ -63,7 +67,9 @@ pub(super) async fn run(
     };
     tokio::select! {
         () = finished => {}
-        error = carried => tracing::debug!(%error, "what the program sent last may be lost"),
+        Some(error) = carrier.join_next() => {
+            tracing::debug!(?error, "what the program sent last may be lost");
+        }
     }
     code
 }
