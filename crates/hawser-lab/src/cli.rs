@@ -2,6 +2,7 @@
 
 mod interception;
 mod meter;
+mod packets_unshaped;
 mod run;
 mod unshaped;
 mod watchers;
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand};
 
 use self::interception::InterceptionArguments;
 use self::meter::MeterCommand;
+use self::packets_unshaped::PacketsUnshapedArguments;
 use self::run::RunArguments;
 use self::unshaped::UnshapedArguments;
 use self::watchers::WatcherArguments;
@@ -68,6 +70,8 @@ enum Command {
     Messages(Arguments<messages::Options>),
     /// Carry packets of iperf3 and ping by `hawser run --tun`, beside each link alone
     Packets(Arguments<packets::Options>),
+    /// Carry packets without limits: speed and processor time, beside WireGuard in user space
+    PacketsUnshaped(PacketsUnshapedArguments),
     /// Carry sessions over TCP, over associations and by automatic choice, beside usrsctp
     Transports(transports::Arguments),
     /// Measure associations without limits: speed and processor time, beside usrsctp and QUIC
@@ -140,6 +144,7 @@ impl Cli {
             Command::Association(arguments) => arguments.execute(),
             Command::Messages(arguments) => arguments.execute(messages::run),
             Command::Packets(arguments) => arguments.execute(packets::run),
+            Command::PacketsUnshaped(arguments) => arguments.execute(),
             Command::Transports(arguments) => arguments.execute(),
             Command::AssociationSpeed(arguments) => arguments.execute(),
             Command::Crowd(options) => options.execute(),

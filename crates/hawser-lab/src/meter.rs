@@ -10,6 +10,7 @@ mod body;
 mod client;
 mod connects;
 mod crowd;
+mod datagrams;
 mod header;
 mod library;
 mod many_clients;
@@ -34,6 +35,7 @@ pub(crate) use client::ask;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
 pub(crate) use crowd::{CrowdOrder, CrowdOutcome, run as run_crowd};
+pub(crate) use datagrams::{DatagramOrder, DatagramOutcome, run_datagrams, serve_datagrams};
 pub(crate) use library::{Embedding, LibraryOrder, library_transfer, serve_library};
 pub(crate) use many_clients::{
     Answers, Ask, Load, Loaded, MAX_CLIENTS, ManyClients, address, identity,

@@ -2,6 +2,8 @@
 
 mod stage;
 mod tools;
+mod unshaped;
+mod wireguard;
 
 use std::path::Path;
 
@@ -9,6 +11,7 @@ use serde::Serialize;
 
 use self::stage::{INTERVAL, PAYLOAD, Stage, Way};
 use self::tools::Udp;
+pub(crate) use self::unshaped::{UnshapedOptions, run as run_unshaped};
 use crate::experiment::{Directions, Findings, Head};
 use crate::measure::{Bench, Programs, StepError, alike, available_controls, quickest_link};
 use crate::meter::Congestion;

@@ -76,7 +76,7 @@ impl Drop for Program {
         if matches!(self.child.try_wait(), Ok(None)) {
             signal_group(self.child.id(), libc::SIGTERM);
             if !matches!(
-                wait_until(&mut self.child, Instant::now() + GRACE),
+                wait_until(&mut self.child, Instant::now() + GRACE, || {}),
                 Ok(Some(_))
             ) {
                 signal_group(self.child.id(), libc::SIGKILL);
@@ -89,7 +89,18 @@ impl Drop for Program {
 /// Runs a command that prints its result, and gives what it printed.
 ///
 /// It is killed at the time limit, which is an error.
-pub fn output_of(name: &str, mut command: Command, limit: Duration) -> io::Result<String> {
+pub fn output_of(name: &str, command: Command, limit: Duration) -> io::Result<String> {
+    output_while(name, command, limit, |_| {})
+}
+
+/// As [`output_of`], and has `look` look at the process, whose id it is told, a few hundred times a
+/// second.
+pub(crate) fn output_while(
+    name: &str,
+    mut command: Command,
+    limit: Duration,
+    mut look: impl FnMut(u32),
+) -> io::Result<String> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -101,7 +112,8 @@ pub fn output_of(name: &str, mut command: Command, limit: Duration) -> io::Resul
     std::thread::scope(|scope| {
         let out = scope.spawn(move || read_all(stdout));
         let err = scope.spawn(move || read_all(stderr));
-        let ended = wait_until(&mut child, Instant::now() + limit)?;
+        let id = child.id();
+        let ended = wait_until(&mut child, Instant::now() + limit, || look(id))?;
         if ended.is_none() {
             signal_group(child.id(), libc::SIGKILL);
             child.wait()?;
@@ -130,8 +142,13 @@ fn read_all(from: Option<impl io::Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+fn wait_until(
+    child: &mut Child,
+    deadline: Instant,
+    mut look: impl FnMut(),
+) -> io::Result<Option<ExitStatus>> {
     loop {
+        look();
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

@@ -42,6 +42,11 @@ impl LabLink {
     pub fn address(&self) -> Ipv4Addr {
         *self.address.lock().unwrap_or_else(|e| e.into_inner())
     }
+
+    /// The server's address on it.
+    pub fn gateway(&self) -> Ipv4Addr {
+        self.gateway
+    }
 }
 
 /// Errors of building or changing a lab.

@@ -11,8 +11,8 @@ use hawser::{Encryption, TransportChoice};
 
 use crate::cut::{self, VisitArguments};
 use crate::meter::{
-    self, AssociationOrder, Congestion, CrowdOrder, Embedding, LibraryOrder, ManyClients, Order,
-    QuicOrder,
+    self, AssociationOrder, Congestion, CrowdOrder, DatagramOrder, Embedding, LibraryOrder,
+    ManyClients, Order, QuicOrder,
 };
 use crate::output::print;
 use crate::relay;
@@ -58,6 +58,10 @@ pub(super) enum MeterCommand {
     Association(AssociationOrder),
     /// Be one end of QUIC connections, one from each address
     Quic(QuicOrder),
+    /// Count datagrams of clients, and send them what they ask for
+    DatagramsServe { listen: SocketAddr },
+    /// Send datagrams to such a server, or fetch them
+    Datagrams(DatagramOrder),
     /// Send bytes as a program that embeds the library
     LibraryPut(LibraryArguments),
     /// Fetch bytes as a program that embeds the library
@@ -143,6 +147,11 @@ impl MeterCommand {
             }
             Self::Quic(order) => {
                 let outcome = meter::run_quic(&order)?;
+                print(&serde_json::to_string(&outcome)?)?;
+            }
+            Self::DatagramsServe { listen } => meter::serve_datagrams(listen)?,
+            Self::Datagrams(order) => {
+                let outcome = meter::run_datagrams(&order)?;
                 print(&serde_json::to_string(&outcome)?)?;
             }
             Self::LibraryPut(arguments) => arguments.execute(Direction::Put)?,

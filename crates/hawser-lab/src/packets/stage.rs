@@ -1,8 +1,10 @@
 //! A gateway that carries packets, an enrolled client, and programs whose packets it carries.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use super::tools::{self, Echoes, Udp};
@@ -20,7 +22,7 @@ pub(super) struct Stage<'a> {
     bench: &'a Bench,
     programs: &'a Programs,
     state: PathBuf,
-    _gateway: Program,
+    gateway: Program,
     _servers: [Program; 2],
 }
 
@@ -48,8 +50,8 @@ impl<'a> Stage<'a> {
             bench,
             programs,
             state: folder.join("client"),
-            _gateway: gateway,
-            _servers: [server(bench, BULK)?, server(bench, OTHER)?],
+            gateway,
+            _servers: [server(bench, SERVER, BULK)?, server(bench, SERVER, OTHER)?],
         };
         stage.enrol(&invite)?;
         Ok(stage)
@@ -66,6 +68,19 @@ impl<'a> Stage<'a> {
         let mut program = Program::start("hawser up", up, &log)?;
         wait_for_port(&mut program, SOCKS, client)?;
         Ok(())
+    }
+
+    /// The process that carries packets at the server.
+    pub(super) fn gateway(&self) -> u32 {
+        self.gateway.id()
+    }
+
+    /// `program` with all its packets in the tunnel; arguments may follow.
+    pub(super) fn tunnelled(&self, program: impl AsRef<OsStr>) -> Result<Command, StepError> {
+        let mut run = self.programs.command(self.bench.lab().client())?;
+        run.arg("--state").arg(&self.state);
+        run.args(["run", "--tun", "--"]).arg(program);
+        Ok(run)
     }
 
     /// Goodput of one TCP connection in Mbit/s.
@@ -152,12 +167,7 @@ impl<'a> Stage<'a> {
         let client = self.bench.lab().client();
         let mut command = match way {
             Way::Link(_) => client.command(program),
-            Way::Tunnel => {
-                let mut run = self.programs.command(client)?;
-                run.arg("--state").arg(&self.state);
-                run.args(["run", "--tun", "--", program]);
-                run
-            }
+            Way::Tunnel => self.tunnelled(program)?,
         };
         command.args(arguments);
         let limit = Duration::from_secs(seconds + LEAD) + PATIENCE;
@@ -165,11 +175,11 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn server(bench: &Bench, port: u16) -> Result<Program, StepError> {
+pub(super) fn server(bench: &Bench, address: Ipv4Addr, port: u16) -> Result<Program, StepError> {
     let mut command = bench.lab().server().command("iperf3");
     let port = port.to_string();
-    command.args(["-s", "-B", &SERVER.to_string(), "-p", &port]);
-    let log = bench.folder().join(format!("iperf3-{port}.log"));
+    command.args(["-s", "-B", &address.to_string(), "-p", &port]);
+    let log = bench.folder().join(format!("iperf3-{address}-{port}.log"));
     Ok(Program::start("iperf3", command, &log)?)
 }
 
@@ -216,7 +226,7 @@ fn unreadable(program: &str, text: &str) -> StepError {
 pub(super) const PAYLOAD: usize = 1392;
 /// As many packets as a call has.
 pub(super) const INTERVAL: Duration = Duration::from_millis(20);
-const BULK: u16 = 5201;
+pub(super) const BULK: u16 = 5201;
 const OTHER: u16 = 5202;
 /// Seconds until TCP has found its rate.
 const LEAD: u64 = 4;

@@ -34,6 +34,13 @@ pub(super) fn tcp(report: &str) -> Option<f64> {
     Some(bits / 1e6)
 }
 
+/// Reads the goodput of one TCP connection in Mbit/s, and its bytes.
+pub(super) fn tcp_total(report: &str) -> Option<(f64, f64)> {
+    let parsed: Value = serde_json::from_str(report).ok()?;
+    let bytes = parsed["end"]["sum_received"]["bytes"].as_f64()?;
+    Some((tcp(report)?, bytes))
+}
+
 /// Reads what the receiver of a UDP flow has counted.
 pub(super) fn udp(report: &str) -> Option<Udp> {
     let report: Value = serde_json::from_str(report).ok()?;
@@ -85,7 +92,7 @@ mod tests {
         let report = r#"{"end": {
             "streams": [{"udp": {"out_of_order": 3}}],
             "sum": {"bits_per_second": 8e6, "lost_packets": 5, "packets": 100, "jitter_ms": 0.5},
-            "sum_received": {"bits_per_second": 9e6}
+            "sum_received": {"bits_per_second": 9e6, "bytes": 7}
         }}"#;
         let expected = Udp {
             mbps: 7.6,
@@ -95,6 +102,7 @@ mod tests {
         };
         assert_eq!((udp(report), tcp(report)), (Some(expected), Some(9.0)));
         assert_eq!((udp("no"), tcp("{}")), (None, None));
+        assert_eq!(tcp_total(report), Some((9.0, 7.0)));
     }
 
     #[test]
