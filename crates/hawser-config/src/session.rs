@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::packet::PacketPolicy;
 use hawser_session::{ChunkSize, SctpPaths, Spread, TransportChoice};
 use hawser_types::{ByteCount, parse_duration};
 
@@ -12,6 +13,8 @@ use crate::document::{Field, Section};
 pub struct SessionConfig {
     /// `scheduler`: policy that assigns chunks to links. Default `"auto"`.
     pub scheduler: ChunkPolicy,
+    /// `packet-scheduler`: the policy that places packets of tunnels.
+    pub packet_scheduler: PacketPolicy,
     /// `chunk-size`: size of the chunks of a stream: `"auto"`, `"mtu"`, or a size from 256 B to 64
     /// KiB. Default `"auto"`.
     pub chunk_size: ChunkSize,
@@ -75,6 +78,7 @@ impl SessionConfig {
     pub fn for_session(&self, max_streams: u32) -> hawser_session::SessionConfig {
         hawser_session::SessionConfig {
             scheduler: self.scheduler,
+            packet_scheduler: self.packet_scheduler,
             follows_scheduler: true,
             channels_per_link: self.channels_per_link,
             chunk_size: self.chunk_size,
@@ -94,6 +98,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             scheduler: ChunkPolicy::default(),
+            packet_scheduler: PacketPolicy::default(),
             channels_per_link: Spread::default(),
             chunk_size: ChunkSize::default(),
             encryption: Encryption::default(),
@@ -111,9 +116,11 @@ impl Default for SessionConfig {
 impl TryFrom<Section<'_>> for SessionConfig {
     type Error = ConfigError;
 
+    // long: an entry for each key.
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
         section.allow_only(&[
             "scheduler",
+            "packet-scheduler",
             "channels-per-link",
             "chunk-size",
             "encryption",
@@ -129,6 +136,9 @@ impl TryFrom<Section<'_>> for SessionConfig {
         if let Some(field) = section.field("scheduler") {
             config.scheduler =
                 field.word(&ChunkPolicy::ALL.map(|policy| (policy.name(), policy)))?;
+        }
+        if let Some(field) = section.field("packet-scheduler") {
+            config.packet_scheduler = field.named(&PacketPolicy::ALL, PacketPolicy::name)?;
         }
         if let Some(field) = section.field("chunk-size") {
             config.chunk_size = read_chunk_size(&field)?;

@@ -48,6 +48,7 @@ fn every_key_reaches_its_place() {
         web = "127.0.0.1:7480"
         [session]
         scheduler = "least-rtt"
+        packet-scheduler = "ikr"
         channels-per-link = 2
         chunk-size = "16KiB"
         encryption = "none"
@@ -108,6 +109,7 @@ fn every_key_reaches_its_place() {
     assert_eq!(web, ["127.0.0.1:7480", "[::1]:7481"]);
     let session = SessionConfig {
         scheduler: ChunkPolicy::LeastRtt,
+        packet_scheduler: hawser_sched::packet::PacketPolicy::InOrder,
         channels_per_link: hawser_session::Spread::Fixed(2),
         chunk_size: ChunkSize::Fixed(ByteCount::from_kib(16)),
         encryption: Encryption::None,

@@ -33,6 +33,8 @@ pub fn policy_changes(before: &PolicyStatus, after: &PolicyStatus) -> Vec<Change
     let connections = before.connections.as_ref().zip(after.connections.as_ref());
     let of_connections =
         connections.and_then(|(from, to)| scheduler(Scheduled::Connections, from, to));
+    let packets = before.packets.as_ref().zip(after.packets.as_ref());
+    let of_packets = packets.and_then(|(from, to)| scheduler(Scheduled::Packets, from, to));
     let has_other_rules = before.rules != after.rules || before.profile != after.profile;
     let own = after.rules.iter().filter(|rule| rule.source != "profile");
     let rules = has_other_rules.then(|| Change::Rules {
@@ -40,7 +42,7 @@ pub fn policy_changes(before: &PolicyStatus, after: &PolicyStatus) -> Vec<Change
         profile: after.profile.clone().unwrap_or_default(),
     });
     let all = of_sessions.into_iter().chain(of_connections);
-    all.chain(rules).collect()
+    all.chain(of_packets).chain(rules).collect()
 }
 
 fn links(changes: &mut Vec<Change>, before: &[LinkStatus], after: &[LinkStatus]) {

@@ -15,6 +15,12 @@ pub struct PolicyStatus {
     /// Every name that may stand there.
     #[serde(default)]
     pub connections_known: Vec<String>,
+    /// Policy that chooses links for the packets of tunnels; none on a daemon without such.
+    #[serde(default)]
+    pub packets: Option<String>,
+    /// Every name that may stand there.
+    #[serde(default)]
+    pub packets_known: Vec<String>,
     /// Transport of sessions in both directions; none where the far end decides.
     #[serde(default)]
     pub transport: Option<String>,
@@ -71,4 +77,6 @@ pub enum Scheduled {
     Sessions,
     /// Connections that go over one link each.
     Connections,
+    /// The packets of tunnels.
+    Packets,
 }

@@ -65,6 +65,9 @@ pub struct SessionStatus {
     pub stream_count: u64,
     /// Its streams.
     pub streams: Vec<StreamStatus>,
+    /// The policy that chooses links for packets sent here.
+    #[serde(default)]
+    pub packet_scheduler: String,
     /// Number of flows of packets that have moved something lately, also when not all are listed.
     #[serde(default)]
     pub packet_flow_count: u64,

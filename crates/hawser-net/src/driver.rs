@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hawser_sched::packet::PacketPolicy;
 use hawser_session::recorder::Recorder;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{
@@ -251,11 +252,17 @@ impl Driver {
             flow.tally.rename_links(name);
         }
         SessionSnapshot {
+            packet_scheduler: self.shared.packets.policy(),
             tunnel,
             flows,
             flow_count: count,
             ..inner.session.snapshot(clock::now(), max_streams)
         }
+    }
+
+    /// Places packets by this policy from now on.
+    pub(crate) fn set_packet_scheduler(&self, policy: PacketPolicy) {
+        self.shared.packets.set_policy(policy);
     }
 
     /// Books what associations have carried, and why: one at rest tells of its last bytes only when

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use hawser_sched::Spread;
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::packet::PacketPolicy;
 use hawser_types::ByteCount;
 
 /// Configuration of a session. Every field has a default that suits most sessions.
@@ -10,6 +11,8 @@ use hawser_types::ByteCount;
 pub struct SessionConfig {
     /// The policy that places bulk chunks.
     pub scheduler: ChunkPolicy,
+    /// The policy that places the packets of tunnels, which the driver has.
+    pub packet_scheduler: PacketPolicy,
     /// For gateways: a client's user may choose the policy for what the gateway sends to it.
     pub follows_scheduler: bool,
     /// Number of bulk channels of a link; the client decides.
@@ -89,6 +92,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             scheduler: ChunkPolicy::default(),
+            packet_scheduler: PacketPolicy::default(),
             follows_scheduler: true,
             channels_per_link: Spread::default(),
             chunk_size: ChunkSize::default(),

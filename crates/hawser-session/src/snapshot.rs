@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::governor::Standing;
+use hawser_sched::packet::PacketPolicy;
 use hawser_sched::tally::FlowTally;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, TransportChoice};
@@ -38,6 +39,8 @@ pub struct SessionSnapshot {
     /// Memory of what came and was not read, streams' and datagrams: whole read buffers where
     /// slices of them wait. Datagrams that wait to be sent are in it too.
     pub held: ByteCount,
+    /// The policy that places packets which this side sends.
+    pub packet_scheduler: PacketPolicy,
     /// Packets of tunnels, which the driver counts.
     pub tunnel: TunnelCounts,
     /// Flows of packets over an association that have moved something lately, the latest first, at

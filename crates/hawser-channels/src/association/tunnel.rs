@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_sched::packet::PacketPolicy;
 use hawser_sctp::{Association, Received, SendError, ToPlace, Transmit, Turn};
 use hawser_session::{PacketFlow, Side};
 use hawser_tunnel::{
@@ -81,6 +82,11 @@ impl AssociationTunnel {
     /// Refuses a packet whose IP headers are wrong.
     pub fn enqueue(&mut self, now: Instant, packet: Bytes) -> Result<(), Refused> {
         self.sender.enqueue(now, packet).map(drop)
+    }
+
+    /// Places packets by this policy from now on, those that wait too.
+    pub fn set_policy(&mut self, policy: PacketPolicy) {
+        self.sender.set_policy(policy);
     }
 
     /// Takes the packets that have come over the association.

@@ -3,6 +3,7 @@
 use clap::{ArgGroup, Args, Subcommand};
 use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice};
 use hawser_policy::Profile;
+use hawser_sched::packet::PacketPolicy;
 use hawser_types::LinkUse;
 
 use super::shared::{TableArgs, link_name};
@@ -75,6 +76,9 @@ pub(crate) struct PolicySetArgs {
     /// round-robin, weighted-round-robin or only-one
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
+    /// Place the packets that are sent by this policy: auto, redundant, least-rtt, ikr, wrrb or wrr
+    #[arg(long, value_name = "NAME", group = "says")]
+    pub(crate) packet_scheduler: Option<PacketPolicy>,
     /// Let what sessions carry travel over this, both ways: tcp, sctp (over UDP where that passes)
     /// or auto (what delivers more)
     #[arg(long, value_name = "NAME", group = "says")]

@@ -89,6 +89,8 @@ fn requests(args: &PolicySetArgs) -> Vec<Request> {
         .map(|it| scheduler(Scheduled::Sessions, it.name()));
     let connections = args.connection_scheduler;
     let connections = connections.map(|it| scheduler(Scheduled::Connections, it.name()));
+    let packets = args.packet_scheduler;
+    let packets = packets.map(|it| scheduler(Scheduled::Packets, it.name()));
     let transport = args.transport.map(|transport| Request::SetTransport {
         transport: transport.name().to_owned(),
         save,
@@ -101,7 +103,7 @@ fn requests(args: &PolicySetArgs) -> Vec<Request> {
         profile: profile.name().to_owned(),
         save,
     });
-    [sessions, connections, transport, gateway, profile]
+    [sessions, connections, packets, transport, gateway, profile]
         .into_iter()
         .flatten()
         .collect()

@@ -241,6 +241,7 @@ pub(super) mod tests {
                 unacknowledged: ByteCount::ZERO,
                 credit_lent: ByteCount::ZERO,
                 held: ByteCount::ZERO,
+                packet_scheduler: Default::default(),
                 tunnel: Default::default(),
                 flows: Vec::new(),
                 flow_count: 0,

@@ -56,6 +56,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
         status.stream_count = session.stream_count as u64;
         let streams = session.streams.iter();
         status.streams = streams.map(|it| stream(it, account)).collect();
+        status.packet_scheduler = session.packet_scheduler.name().to_owned();
         status.packet_flow_count = session.flow_count as u64;
         status.packet_flows = packet_flows::shown(&view, account);
     }

@@ -6,7 +6,7 @@ use hawser_config::{ConfigError, UnknownTransport};
 use hawser_control::ErrorReason;
 use hawser_policy::UnknownProfile;
 use hawser_sched::connection::UnknownGatewayUse;
-use hawser_sched::{chunk, connection};
+use hawser_sched::{chunk, connection, packet};
 
 use crate::rule_files::edit::RulesChanged;
 use crate::setup::{explained, is_usage};
@@ -47,6 +47,9 @@ pub(crate) enum Refused {
     /// No policy for connections has this name.
     #[error(transparent)]
     ConnectionScheduler(#[from] connection::UnknownPolicy),
+    /// No policy for packets has this name.
+    #[error(transparent)]
+    PacketScheduler(#[from] packet::UnknownPacketPolicy),
     /// No transport has this name.
     #[error(transparent)]
     TransportChoice(#[from] UnknownTransport),

@@ -96,6 +96,25 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
             "{why}"
         );
 
+        // Another policy holds at once.
+        let set = net
+            .place
+            .run("client", &["policy", "set", "--packet-scheduler", "wrr"]);
+        assert_eq!(set.code, 0, "{set:?}");
+        let status = net.place.status("client").unwrap();
+        assert_eq!(status["sessions"][0]["packet_scheduler"], "wrr", "{status}");
+        let takes_turns = || {
+            let why = shown(&["why"]);
+            let why: Vec<_> = why.split_whitespace().collect();
+            why.join(" ").contains("since it was its turn")
+        };
+        until("packets take turns", takes_turns, log);
+        let set = net
+            .place
+            .run("client", &["policy", "set", "--packet-scheduler", "fast"]);
+        assert_eq!(set.code, 2, "{set:?}");
+        assert!(set.err.contains("allowed are wrr wrrb ikr"), "{set:?}");
+
         // The other link takes the flow when its own is gone.
         let is_on_dsl = carried(&own(), "dsl") > carried(&own(), "lte");
         let (gone, left) = if is_on_dsl {

@@ -63,6 +63,7 @@ pub fn render_change(change: &Change) -> String {
             let of = match of {
                 Scheduled::Sessions => "sessions",
                 Scheduled::Connections => "connections",
+                Scheduled::Packets => "packets",
             };
             format!("{to} chooses links for {of}, no more {from}")
         }

@@ -33,6 +33,10 @@ pub(super) fn in_short(session: &SessionStatus, most: usize, width: usize) -> Ve
         true => Vec::new(),
         false => table.lines(2, width),
     };
+    if session.packet_scheduler != AUTO && !lines.is_empty() {
+        let by = printable(&session.packet_scheduler);
+        lines.insert(0, clip(&format!("  packets are sent by {by}"), width));
+    }
     lines.extend(left_out(session.packet_flow_count, shown.len(), "flows"));
     lines
 }
@@ -70,7 +74,8 @@ pub(super) fn in_full(session: &SessionStatus, width: usize) -> Vec<String> {
     if table.is_empty() {
         return Vec::new();
     }
-    let title = format!("PACKETS of session {}", session.id);
+    let by = &session.packet_scheduler;
+    let title = format!("PACKETS of session {}, sent by {by}", session.id);
     let mut lines = vec![clip(&printable(&title), width)];
     lines.extend(table.lines(2, width));
     lines.extend(left_out(session.packet_flow_count, flows.len(), "flows"));
@@ -135,6 +140,9 @@ fn packets(count: u64) -> String {
     }
 }
 
+/// Nobody has chosen a policy.
+const AUTO: &str = "auto";
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -187,6 +195,7 @@ mod tests {
     fn session() -> SessionStatus {
         SessionStatus {
             id: "1a2b".to_owned(),
+            packet_scheduler: "auto".to_owned(),
             packet_flow_count: 3,
             packet_flows: vec![flow()],
             ..SessionStatus::default()
@@ -197,7 +206,7 @@ mod tests {
     fn flows_are_listed_with_the_links_that_carried_them() {
         let shown = in_full(&session(), 120).join("\n");
         let expected = "\
-PACKETS of session 1a2b
+PACKETS of session 1a2b, sent by auto
   KIND  FROM             TO                     Mbit/s     SENT  RECEIVED  LOST     FOR  \
 PLACED     OVER
   udp   10.83.0.2:40000  video.example.org:443    4.00  3.00 kB   1.50 MB     5  1m 15s  \

@@ -21,6 +21,7 @@ pub fn render_policy(policy: &PolicyStatus, width: usize) -> String {
             policy.connections.as_ref(),
             &policy.connections_known,
         ),
+        ("packets", policy.packets.as_ref(), &policy.packets_known),
         (
             "transport",
             policy.transport.as_ref(),

@@ -132,6 +132,7 @@ impl Then {
                 let (of, scheduler) = (*of, owned);
                 let whose = match of {
                     Scheduled::Connections => "connections",
+                    Scheduled::Packets => "packets",
                     _ => "sessions",
                 };
                 let words = format!("{text} chooses links for {whose}");

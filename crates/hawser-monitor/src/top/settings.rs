@@ -47,6 +47,12 @@ pub(super) fn choice(policy: &PolicyStatus, key: &PolicyKey) -> Option<Choice> {
             policy.connections_known.clone(),
             Then::Scheduler(Scheduled::Connections),
         ),
+        PolicyKey::Scheduler(Scheduled::Packets) => choice(
+            "links for packets are chosen by",
+            policy.packets.clone(),
+            policy.packets_known.clone(),
+            Then::Scheduler(Scheduled::Packets),
+        ),
         PolicyKey::Scheduler(of) => choice(
             "links for sessions are chosen by",
             Some(policy.sessions.clone()),
@@ -79,9 +85,10 @@ pub(super) fn choice(policy: &PolicyStatus, key: &PolicyKey) -> Option<Choice> {
     })
 }
 
-const SETTINGS: [PolicyKey; 5] = [
+const SETTINGS: [PolicyKey; 6] = [
     PolicyKey::Scheduler(Scheduled::Sessions),
     PolicyKey::Scheduler(Scheduled::Connections),
+    PolicyKey::Scheduler(Scheduled::Packets),
     PolicyKey::TransportChoice,
     PolicyKey::Gateway,
     PolicyKey::Profile,

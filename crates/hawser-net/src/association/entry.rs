@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hawser_channels::association::{AssociationTunnel, TunnelStats};
+use hawser_sched::packet::PacketPolicy;
 use hawser_sctp::{Association, Closed, Transmit, Turn};
 use hawser_session::{PacketFlow, Side};
 use hawser_tunnel::{ReceiverConfig, SenderConfig};
@@ -27,6 +28,7 @@ pub(super) struct Entry {
     pub(super) changed: Arc<Notify>,
     /// Makes the places of flows in the tunnel's tables unpredictable.
     seed: u64,
+    packet_policy: PacketPolicy,
     /// The tunnel over it, once either end has sent packets.
     tunnel: Option<Box<AssociationTunnel>>,
     /// Packets that the tunnel has handed on, and their bytes.
@@ -49,6 +51,7 @@ impl Entry {
             room_below: None,
             changed: Arc::new(Notify::new()),
             seed,
+            packet_policy: PacketPolicy::default(),
             tunnel: None,
             arrived: VecDeque::new(),
             arrived_bytes: 0,
@@ -65,13 +68,21 @@ impl Entry {
         if !self.is_established || self.is_over() || !answers {
             return false;
         }
-        let seed = self.seed;
-        let tunnel = self.tunnel.get_or_insert_with(|| new_tunnel(seed));
+        let (seed, policy) = (self.seed, self.packet_policy);
+        let tunnel = self.tunnel.get_or_insert_with(|| new_tunnel(seed, policy));
         for packet in packets.drain(..) {
             // The tunnel counts what it refuses.
             let _ = tunnel.enqueue(now, packet);
         }
         true
+    }
+
+    /// Places packets by this policy from now on.
+    pub(super) fn set_packet_policy(&mut self, policy: PacketPolicy) {
+        self.packet_policy = policy;
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.set_policy(policy);
+        }
     }
 
     /// Takes the packets that have arrived; `false` if none come any more.
@@ -92,7 +103,7 @@ impl Entry {
     /// Moves what has come for the tunnel. Returns true if packets wait for their reader.
     pub(super) fn receive_packets(&mut self, now: Instant) -> bool {
         if self.tunnel.is_none() && self.association.has_placed() {
-            self.tunnel = Some(new_tunnel(self.seed));
+            self.tunnel = Some(new_tunnel(self.seed, self.packet_policy));
         }
         let Some(tunnel) = &mut self.tunnel else {
             return false;
@@ -164,8 +175,9 @@ impl Entry {
     }
 }
 
-fn new_tunnel(seed: u64) -> Box<AssociationTunnel> {
+fn new_tunnel(seed: u64, policy: PacketPolicy) -> Box<AssociationTunnel> {
     let sender = SenderConfig {
+        policy,
         max_bytes: MAX_PACKETS,
         seed,
         ..SenderConfig::default()

@@ -8,6 +8,7 @@ use hawser_channels::association::{
     AssociationState, AssociationWriter, Instructions, TunnelStats, send_waiting,
 };
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::packet::PacketPolicy;
 use hawser_sctp::{
     AssociationId, Backlog, Closed, LinkInfo, Message, OwnerBacklog, PathSnapshot, Received,
     SendError,
@@ -227,6 +228,11 @@ impl AssociationHandle {
     /// Places what is sent by another policy from now on.
     pub fn set_policy(&self, policy: ChunkPolicy) {
         self.change(|entry, _| entry.association.set_policy(policy));
+    }
+
+    /// Places packets of its tunnel by another policy from now on.
+    pub fn set_packet_policy(&self, policy: PacketPolicy) {
+        self.change(|entry, _| entry.set_packet_policy(policy));
     }
 
     /// Waits until it is over, or the peer has begun it anew.

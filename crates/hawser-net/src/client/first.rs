@@ -220,6 +220,7 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
     let challenge = keys.enrolment_challenge();
     let session = SessionConfig {
         scheduler: *shared.scheduler.borrow(),
+        packet_scheduler: *shared.packet_scheduler.borrow(),
         ..config.session.clone()
     };
     let driver = Driver::start(

@@ -1,6 +1,7 @@
 //! The policy that places what a client sends.
 
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::packet::PacketPolicy;
 
 use super::Client;
 use super::shared::{Shared, State};
@@ -13,6 +14,15 @@ impl Client {
         self.shared.scheduler.send_replace(policy);
         if let State::Running(driver) = &*self.shared.current.borrow() {
             self.shared.tell_scheduler(driver);
+        }
+    }
+
+    /// Places packets by `policy` from now on, in the session that runs and in later ones. What the
+    /// gateway sends goes by the gateway's own.
+    pub fn set_packet_scheduler(&self, policy: PacketPolicy) {
+        self.shared.packet_scheduler.send_replace(policy);
+        if let State::Running(driver) = &*self.shared.current.borrow() {
+            driver.set_packet_scheduler(policy);
         }
     }
 

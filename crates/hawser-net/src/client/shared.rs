@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hawser_channels::keeper::{CONNECT_TIMEOUT, SegmentLimit};
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::packet::PacketPolicy;
 use hawser_sched::rules::LinkRules;
 use hawser_session::{LostSegment, TransportChoice};
 use hawser_types::{ByteCount, LinkIndex, SessionId};
@@ -33,6 +34,7 @@ pub(super) struct Shared {
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
     pub(super) rules: watch::Sender<BTreeMap<String, LinkRules>>,
     pub(super) scheduler: watch::Sender<ChunkPolicy>,
+    pub(super) packet_scheduler: watch::Sender<PacketPolicy>,
     pub(super) transport: watch::Sender<TransportChoice>,
     /// Why there is no association though one is wanted.
     pub(super) association_problem: watch::Sender<Option<String>>,
@@ -90,6 +92,7 @@ impl Shared {
             enrolling: AtomicBool::new(enrolling),
             rules: watch::Sender::new(config.rules.clone()),
             scheduler: watch::Sender::new(config.session.scheduler),
+            packet_scheduler: watch::Sender::new(config.session.packet_scheduler),
             transport: watch::Sender::new(config.transport),
             association_problem: watch::Sender::new(None),
             reached: watch::Sender::new(config.reached.iter().copied().take(MAX_REACHED).collect()),

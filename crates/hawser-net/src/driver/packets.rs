@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
+use hawser_sched::packet::PacketPolicy;
 use hawser_session::{Side, TunnelCounts};
 use hawser_tunnel::packet::PacketView;
 
@@ -25,6 +26,7 @@ pub trait PacketSink: Send + Sync {
 pub(super) struct Packets {
     side: Side,
     association: RwLock<Weak<AssociationChannel>>,
+    policy: Mutex<PacketPolicy>,
     sinks: RwLock<BTreeMap<IpAddr, Arc<dyn PacketSink>>>,
     over_association: AtomicU64,
     over_channels: AtomicU64,
@@ -32,9 +34,10 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    pub(super) fn new(side: Side) -> Self {
+    pub(super) fn new(side: Side, policy: PacketPolicy) -> Self {
         Self {
             side,
+            policy: Mutex::new(policy),
             association: RwLock::new(Weak::new()),
             sinks: RwLock::default(),
             over_association: AtomicU64::new(0),
@@ -50,6 +53,21 @@ impl Packets {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         *association = Arc::downgrade(channel);
+        drop(association);
+        channel.association.set_packet_policy(self.policy());
+    }
+
+    /// The policy that places packets.
+    pub(super) fn policy(&self) -> PacketPolicy {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Places packets by this policy from now on.
+    pub(super) fn set_policy(&self, policy: PacketPolicy) {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+        if let Some(channel) = self.association() {
+            channel.association.set_packet_policy(policy);
+        }
     }
 
     /// Sends packets over the association. Returns false, and leaves them, where there is none, or

@@ -55,9 +55,9 @@ impl Shared {
             keys,
             congestion,
             reading,
+            packets: Arc::new(Packets::new(side, config.packet_scheduler)),
             config,
             side,
-            packets: Arc::new(Packets::new(side)),
             timer: Arc::default(),
             changed: watch::Sender::new(0),
         }

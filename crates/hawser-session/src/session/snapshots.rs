@@ -36,6 +36,7 @@ impl Session {
             unacknowledged: ByteCount::new(self.unacknowledged.bytes()),
             credit_lent: self.streams.lent(),
             held: self.streams.held() + ByteCount::from(self.datagrams.memory()),
+            packet_scheduler: self.config.packet_scheduler,
             tunnel: TunnelCounts::default(),
             flows: Vec::new(),
             flow_count: 0,

@@ -14,6 +14,7 @@ use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::links::{Link, LinkMonitor};
 use hawser_net::store::StateDir;
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::packet::PacketPolicy;
 use hawser_session::recorder::Recorder;
 use hawser_types::{Instant, SessionId};
 use tokio::sync::watch;
@@ -103,6 +104,7 @@ struct GatewaySubject {
 /// The names of what all sessions of a gateway use.
 struct GatewayNames {
     scheduler: &'static str,
+    packet_scheduler: &'static str,
     congestion: String,
 }
 
@@ -113,6 +115,7 @@ impl GatewayNames {
         let congestion = congestion.or_else(hawser_net::bind::best_congestion);
         Self {
             scheduler: session.scheduler.name(),
+            packet_scheduler: session.packet_scheduler.name(),
             congestion: congestion.unwrap_or_default(),
         }
     }
@@ -167,6 +170,8 @@ impl Subject for GatewaySubject {
     fn policy(&self) -> Option<PolicyStatus> {
         Some(PolicyStatus {
             sessions: self.names.scheduler.to_owned(),
+            packets: Some(self.names.packet_scheduler.to_owned()),
+            packets_known: PacketPolicy::ALL.map(|it| it.name().to_owned()).into(),
             sessions_known: ChunkPolicy::ALL.map(|it| it.name().to_owned()).into(),
             ..PolicyStatus::default()
         })

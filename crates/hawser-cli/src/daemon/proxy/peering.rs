@@ -68,6 +68,7 @@ impl Peering {
                 .ok()?;
             let chosen = *choice.borrow();
             config.session.scheduler = chosen.scheduler;
+            config.session.packet_scheduler = chosen.packet_scheduler;
             config.transport = chosen.transport;
             let client = Arc::new(Client::start_enrolled(config, links.clone()));
             // Goes on for as long as the client lives.

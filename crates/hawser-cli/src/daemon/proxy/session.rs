@@ -13,6 +13,7 @@ use hawser_net::invite::{Invite, read_reference};
 use hawser_net::store::{ClientStore, StateDir};
 use hawser_net::unix_time::UnixTime;
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::packet::PacketPolicy;
 use tokio::sync::watch;
 
 use super::links::Links;
@@ -24,6 +25,8 @@ use crate::setup::Setup;
 pub(crate) struct SessionChoice {
     /// Policy for their chunks.
     pub(crate) scheduler: ChunkPolicy,
+    /// Policy for their packets.
+    pub(crate) packet_scheduler: PacketPolicy,
     /// Their transport.
     pub(crate) transport: TransportChoice,
 }
@@ -36,6 +39,7 @@ impl SessionChoice {
     pub(crate) fn of(config: &SessionConfig) -> Choice {
         Arc::new(watch::Sender::new(Self {
             scheduler: config.scheduler,
+            packet_scheduler: config.packet_scheduler,
             transport: config.transport,
         }))
     }

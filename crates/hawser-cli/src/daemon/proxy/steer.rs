@@ -10,6 +10,7 @@ use std::sync::PoisonError;
 use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice, parse_rules};
 use hawser_control::{LinkChange, PolicyStatus, Request, Scheduled};
 use hawser_policy::{Profile, Rule};
+use hawser_sched::packet::PacketPolicy;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::args::Spot;
@@ -36,6 +37,8 @@ impl ClientSubject {
                 None => Vec::new(),
             },
             connections,
+            packets: Some(name(self.choice.borrow().packet_scheduler.name())),
+            packets_known: PacketPolicy::ALL.map(|it| name(it.name())).into(),
             transport: Some(name(self.choice.borrow().transport.name())),
             transports_known: TransportChoice::ALL.map(|it| name(it.name())).into(),
             profile: Some(name(self.connection_rules.profile().name())),
@@ -65,6 +68,11 @@ impl ClientSubject {
                 scheduler,
                 save,
             } => self.place_connections(scheduler.parse()?, *save),
+            Request::SetScheduler {
+                of: Scheduled::Packets,
+                scheduler,
+                save,
+            } => self.place_packets(scheduler.parse()?, *save),
             Request::SetTransport { transport, save } => {
                 self.travel_over(transport.parse()?, *save)
             }
@@ -108,6 +116,16 @@ impl ClientSubject {
         self.choice.send_modify(|choice| choice.scheduler = policy);
         for (_, client) in self.clients() {
             client.set_scheduler(policy);
+        }
+        Ok(saved)
+    }
+
+    fn place_packets(&self, policy: PacketPolicy, save: bool) -> Changed {
+        let saved = self.save_word(save, "session", "packet-scheduler", policy.name())?;
+        self.choice
+            .send_modify(|choice| choice.packet_scheduler = policy);
+        for (_, client) in self.clients() {
+            client.set_packet_scheduler(policy);
         }
         Ok(saved)
     }

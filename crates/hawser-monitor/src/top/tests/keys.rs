@@ -209,20 +209,20 @@ fn a_rule_is_removed_where_it_stands_and_only_when_that_is_confirmed() {
         save,
     };
     assert_eq!(
-        asked("5jjjjjxj\n"),
+        asked("5jjjjjjxj\n"),
         [remove(1, "program firefox, only lte", false)]
     );
     assert_eq!(
-        asked("5jjjjjjxj\n"),
+        asked("5jjjjjjjxj\n"),
         [remove(2, "program rsync, class bulk", true)]
     );
-    assert_eq!(asked("5jjjjjx\n"), []);
+    assert_eq!(asked("5jjjjjjx\n"), []);
     assert_eq!(asked("5xj\n"), [], "the policy is no rule");
 
     // It is the one that was shown, whatever has its number by now.
     let mut scene = Scene::new();
     let mut state = scene.shown(PLAIN, (80, 24));
-    press(&mut state, "5jjjjjx");
+    press(&mut state, "5jjjjjjx");
     scene.policy.rules.remove(0);
     scene.policy.rules[0].number = 1;
     state.handle_second();

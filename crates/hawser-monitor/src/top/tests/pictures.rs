@@ -35,7 +35,7 @@ fn the_policy_shows_what_else_there_is() {
     let mut state = scene.shown(PLAIN, (80, 24));
     press(&mut state, "5");
     let expected = POLICY.lines().collect::<Vec<_>>();
-    assert_eq!(lines(&state)[2..11], expected, "\n{}", text(&state));
+    assert_eq!(lines(&state)[2..12], expected, "\n{}", text(&state));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn hostile_names_command_nothing() {
     });
     let keys = EVERYTHING
         .into_iter()
-        .chain(["w", "2r", "2\n", "5jjjjjx", "ss", "x"]);
+        .chain(["w", "2r", "2\n", "5jjjjjjx", "ss", "x"]);
     for keys in keys {
         for look in [PLAIN, ASCII] {
             let mut state = scene.shown(look, (80, 24));
@@ -302,6 +302,7 @@ changes hold until the daemon ends
   WHAT                                IS                    MAY BE
 > links for sessions are chosen by    auto                  round-robin least-rt
   links for connections are chosen by auto                  only-one
+  links for packets are chosen by     auto                  ikr
   sessions travel over                tcp                   sctp auto
   the gateway is used                 always                auto never
   profile of rules                    speed                 calls saver

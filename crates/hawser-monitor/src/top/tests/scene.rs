@@ -269,6 +269,8 @@ fn policy() -> PolicyStatus {
         sessions_known: names(&["auto", "round-robin", "least-rtt"]),
         connections: Some("auto".to_owned()),
         connections_known: names(&["auto", "only-one"]),
+        packets: Some("auto".to_owned()),
+        packets_known: names(&["auto", "ikr"]),
         transport: Some("tcp".to_owned()),
         transports_known: names(&["tcp", "sctp", "auto"]),
         profile: Some("speed".to_owned()),

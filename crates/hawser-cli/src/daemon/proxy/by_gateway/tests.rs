@@ -61,6 +61,7 @@ fn snapshot(channels: Vec<ChannelSnapshot>, links: Vec<LinkSnapshot>) -> Session
         unacknowledged: ByteCount::ZERO,
         credit_lent: ByteCount::ZERO,
         held: ByteCount::ZERO,
+        packet_scheduler: Default::default(),
         tunnel: Default::default(),
         flows: Vec::new(),
         flow_count: 0,

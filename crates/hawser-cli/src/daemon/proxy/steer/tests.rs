@@ -134,6 +134,7 @@ async fn what_is_said_holds_at_once_and_is_shown() {
     for asked in [
         scheduler(Scheduled::Sessions, "ecf", false),
         scheduler(Scheduled::Connections, "round-robin", false),
+        scheduler(Scheduled::Packets, "ikr", false),
         transport("auto", false),
         gateway("never", false),
         profile("calls", false),
@@ -145,6 +146,8 @@ async fn what_is_said_holds_at_once_and_is_shown() {
     assert_eq!(policy.sessions, "ecf");
     assert_eq!(policy.sessions_known.len(), ChunkPolicy::ALL.len());
     assert_eq!(policy.connections.as_deref(), Some("round-robin"));
+    assert_eq!(policy.packets.as_deref(), Some("ikr"));
+    assert_eq!(policy.packets_known.len(), 6);
     assert_eq!(policy.transport.as_deref(), Some("auto"));
     assert_eq!(policy.transports_known, ["tcp", "sctp", "auto"]);
     assert_eq!(policy.gateway.as_deref(), Some("never"));
