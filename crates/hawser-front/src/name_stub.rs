@@ -6,6 +6,7 @@
 //! those of links where it is silent.
 
 mod answering;
+mod known;
 mod limits;
 mod port;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 
 use crate::connection::SharedDirector;
 use answering::{Answering, Meant};
+pub use known::KnownNames;
 use limits::Limits;
 use port::{Port, loopback};
 
@@ -43,18 +45,25 @@ impl NameStub {
     /// Answers for the name servers of this machine, with the help of the links that `director`
     /// allows for names. Follows servers as they come.
     pub async fn start(director: SharedDirector) -> Self {
+        Self::start_noting(director, KnownNames::default()).await
+    }
+
+    /// As [`Self::start`]; the addresses in answers are noted in `known`.
+    pub async fn start_noting(director: SharedDirector, known: KnownNames) -> Self {
         let links = move || director.with(|director, _| director.links_for_names());
-        Self::start_with(Names::new(), links).await
+        Self::start_with(Names::new(), known, links).await
     }
 
     async fn start_with(
         names: Names,
+        known: KnownNames,
         links: impl Fn() -> Vec<Link> + Send + Sync + 'static,
     ) -> Self {
         let (sender, ports) = watch::channel(Arc::default());
         let mut open = OpenPorts {
             answering: Arc::new(Answering {
                 names,
+                known,
                 links: Box::new(links),
                 limits: Limits::default(),
             }),

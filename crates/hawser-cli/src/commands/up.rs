@@ -9,6 +9,7 @@ use hawser_control::Role;
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
+use hawser_front::name_stub::KnownNames;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::Client;
@@ -311,12 +312,13 @@ impl Serving<'_> {
         &self,
         lans: Option<LanCapture>,
         director: &SharedDirector,
-        kill_switch: Option<KillSwitchSince>,
+        (kill_switch, names): (Option<KillSwitchSince>, KnownNames),
     ) -> Option<CarriedPackets> {
         let client = Arc::clone(&self.gateway?.client);
         let senders = Senders {
             machine: self.programs == Some(&CaptureScope::System),
             lans,
+            names,
         };
         let (links, director) = (self.links.clone(), director.clone());
         CarriedPackets::start(senders, client, links, director, kill_switch)
@@ -336,7 +338,8 @@ impl Serving<'_> {
         let lans = lans.transpose()?;
         port.subject.lan = lans.as_ref().map(LanCapture::counters);
         let kill_switch = port.subject.kill_switch.clone();
-        let packets = self.carry_packets(lans, &director, kill_switch);
+        let names = port.subject.names.clone();
+        let packets = self.carry_packets(lans, &director, (kill_switch, names.clone()));
         let capturing = self.programs.map(|scope| Capturing {
             scope,
             policy: self.config.connection.scheduler,
@@ -344,6 +347,7 @@ impl Serving<'_> {
             rules: self.connection_rules.clone(),
             gateway: usage,
             packets: packets.as_ref().and_then(CarriedPackets::of_machine),
+            names,
         });
         let captured = match capturing {
             Some(capturing) => Some(capturing.start(&dialer).await),

@@ -6,11 +6,14 @@ use hawser_net::links::Link;
 use hawser_net::names::Names;
 use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure};
 
+use super::known::KnownNames;
 use super::limits::Limits;
 
 /// The names, the links that help, and what is in flight.
 pub(super) struct Answering {
     pub(super) names: Names,
+    /// Names of the addresses that were answered.
+    pub(super) known: KnownNames,
     pub(super) links: Box<dyn Fn() -> Vec<Link> + Send + Sync>,
     pub(super) limits: Limits,
 }
@@ -42,7 +45,10 @@ impl Answering {
             }
         };
         match self.names.answer(query, server, &(self.links)()).await {
-            Ok(answer) => Some(answer),
+            Ok(answer) => {
+                self.known.note(query, &answer);
+                Some(answer)
+            }
             Err(error) => {
                 tracing::debug!(%server, %error, "there is no answer for a program");
                 failure(query)

@@ -78,8 +78,13 @@ fn question(number: u16) -> Vec<u8> {
 
 /// A port that answers for `server` without the help of links.
 async fn port_for(server: SocketAddr) -> (Port, SocketAddr) {
+    port_noting(server, KnownNames::default()).await
+}
+
+async fn port_noting(server: SocketAddr, known: KnownNames) -> (Port, SocketAddr) {
     let answering = Answering {
         names: Names::with_root("/nonexistent".into()),
+        known,
         links: Box::new(Vec::new),
         limits: Limits::default(),
     };
@@ -154,10 +159,30 @@ async fn what_is_no_question_goes_to_the_server_as_it_is() {
 }
 
 #[tokio::test]
+async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let server = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut bytes = [0; 512];
+        let (size, from) = socket.recv_from(&mut bytes).await.unwrap();
+        let mut answer = bytes[..size].to_vec();
+        answer[2] |= 0x80;
+        answer[7] = 1;
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+        socket.send_to(&answer, from).await.unwrap();
+    });
+    let known = KnownNames::default();
+    let (_port, address) = port_noting(server, known.clone()).await;
+    ask(&asker(address).await, &question(7)).await;
+    let name = known.name([192, 0, 2, 7].into());
+    assert_eq!(name.as_deref(), Some("www.example.org"));
+}
+
+#[tokio::test]
 async fn other_hosts_get_answers_to_questions_and_nothing_else() {
     // A machine that knows no name server.
     let names = Names::with_root("/nonexistent".into());
-    let stub = NameStub::start_with(names, Vec::new).await;
+    let stub = NameStub::start_with(names, KnownNames::default(), Vec::new).await;
     let (listener, socket) = ports().await;
     let address = listener.local_addr().unwrap();
     let _port = stub.answer_at(listener, socket).unwrap();
@@ -211,7 +236,7 @@ async fn servers_of_the_machine_have_ports_as_they_come() {
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
     std::fs::write(&config, "nameserver 127.0.0.53\nnameserver fe80::1%2\n").unwrap();
     let names = Names::with_root(root.path().to_path_buf());
-    let stub = NameStub::start_with(names, Vec::new).await;
+    let stub = NameStub::start_with(names, KnownNames::default(), Vec::new).await;
     let mut ports = stub.ports();
     let known = |ports: &StubPorts| -> Vec<IpAddr> { ports.borrow().keys().copied().collect() };
     let first: IpAddr = "127.0.0.53".parse().unwrap();

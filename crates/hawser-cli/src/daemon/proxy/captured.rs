@@ -9,7 +9,7 @@ use hawser_capture::process::{Process, is_outermost};
 use hawser_capture::{Capture, CarriedFamilies, Origins, Settings, mount_point};
 use hawser_config::CaptureScope;
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
-use hawser_front::name_stub::NameStub;
+use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::bind::own_mark;
@@ -40,6 +40,8 @@ pub(crate) struct Capturing<'a> {
     pub(crate) gateway: Option<GatewayUse>,
     /// Whether a tunnel carries datagrams for the gateway.
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
+    /// Takes the names that programs ask for.
+    pub(crate) names: KnownNames,
 }
 
 /// Capturing goes on for as long as this lives.
@@ -70,7 +72,7 @@ impl Capturing<'_> {
         if let Some(packets) = self.packets {
             places.follow_packets(packets);
         }
-        places.answer_names(NameStub::start(self.director).await);
+        places.answer_names(NameStub::start_noting(self.director, self.names).await);
         tracing::info!(%scope, "connections are captured");
         Ok(Captured {
             places: tokio::spawn(places.run(self.rules)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hawser_capture::CarriedFamilies;
 use hawser_front::connection::SharedDirector;
-use hawser_front::name_stub::NameStub;
+use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::packets::{Inner, PacketTunnel, TunnelError, Wish};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up};
@@ -34,6 +34,8 @@ pub(crate) struct Senders {
     pub(crate) machine: bool,
     /// Hosts behind it.
     pub(crate) lans: Option<LanCapture>,
+    /// Takes the names that they ask for.
+    pub(crate) names: KnownNames,
 }
 
 impl CarriedPackets {
@@ -138,7 +140,9 @@ impl Carrying {
         };
         set_up(&device, &wanted).await?;
         let tun = Tun::new(file)?;
-        let names = Arc::new(NameStub::start(self.director.clone()).await);
+        let names = Arc::new(
+            NameStub::start_noting(self.director.clone(), self.senders.names.clone()).await,
+        );
         let begun = self.lead_to(&device, terms.client, &names);
         let (routes, lans) = begun.await?;
         tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");

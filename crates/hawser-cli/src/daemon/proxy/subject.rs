@@ -1,16 +1,19 @@
 //! The state that `hawser up` shows.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
 
 use hawser_control::{
     ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus, Request,
 };
 use hawser_front::connection::{SharedDirector, Who};
+use hawser_front::name_stub::KnownNames;
 use hawser_front::peer::PeerSessions;
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
 use hawser_net::unix_time::UnixTime;
+use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
 use hawser_types::{ByteCount, Instant, StreamId};
 use tokio::sync::watch;
@@ -42,6 +45,8 @@ pub(crate) struct ClientSubject {
     pub(crate) lan: Option<Arc<ProxyCounters>>,
     /// Finds out which programs ask at the proxy port.
     pub(crate) who: Option<Who>,
+    /// Names of addresses, as programs have asked for them.
+    pub(crate) names: KnownNames,
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
     pub(crate) rules: Arc<LinkRuleStore>,
@@ -70,6 +75,7 @@ impl ClientSubject {
             kill_switch: None,
             lan: None,
             who: None,
+            names: KnownNames::default(),
             links: links.clone(),
             wanted: wanted.to_vec(),
             rules: Arc::clone(rules),
@@ -98,6 +104,14 @@ impl ClientSubject {
         clients.find(|client| name(client) == session)
     }
 
+    /// The names of the far ends of a session's flows of packets.
+    fn names_in(&self, session: &Option<SessionSnapshot>) -> BTreeMap<IpAddr, Arc<str>> {
+        let flows = session.iter().flat_map(|session| &session.flows);
+        let ends = flows.map(|flow| flow.ends.remote.0);
+        let named = ends.filter_map(|end| Some((end, self.names.name(end)?)));
+        named.collect()
+    }
+
     fn view(&self, peer: &str, client: &Client, max_streams: usize) -> View {
         let snapshot = client.snapshot(max_streams);
         let mut paths: BTreeMap<u32, PathFacts> = BTreeMap::new();
@@ -124,7 +138,7 @@ impl ClientSubject {
             congestion: client.congestion().unwrap_or_default().to_owned(),
             addresses: BTreeMap::new(),
             transport_problem: client.association_problem(),
-            names: BTreeMap::new(),
+            names: self.names_in(&snapshot.session),
             session: snapshot.session,
         }
     }
