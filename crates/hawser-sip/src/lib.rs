@@ -9,6 +9,8 @@
 //! - [`dialog`]: what two user agents have in common (RFC 3261 §12).
 //! - [`sdp`]: the addresses of one end, signed (RFC 8839).
 //! - [`session`]: opened, changed and ended (RFC 3261 §13, RFC 3311).
+//! - [`reginfo`]: what a registrar tells of bindings (RFC 3680).
+//! - [`subscription`]: who watches bindings, and who is told (RFC 6665).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
@@ -24,9 +26,11 @@ pub mod framer;
 pub mod fuzzing;
 pub mod message;
 pub mod params;
+pub mod reginfo;
 pub mod registrar;
 pub mod sdp;
 pub mod session;
+pub mod subscription;
 pub mod transaction;
 pub mod uri;
 

@@ -1,0 +1,272 @@
+//! Who tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use hawser_types::Instant;
+
+use crate::dialog::Dialog;
+use crate::fields::{Seconds, Via};
+use crate::message::{Essentials, HeaderName, Method, Refusal, Request, Response, StatusCode};
+use crate::reginfo::{CONTENT_TYPE, PACKAGE, RegInfo};
+use crate::registrar::Location;
+
+/// The number of a subscription, used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatcherId(u64);
+
+/// A NOTIFY to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notify {
+    /// Whom it is for. Its outcome goes to [`Notifier::handle_outcome`].
+    pub watcher: WatcherId,
+    /// The request. It goes to the first Route, else to its URI.
+    pub request: Request,
+}
+
+/// Bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotifierLimits {
+    /// Subscriptions.
+    pub max_watchers: usize,
+    /// Subscriptions to one address of record.
+    pub max_watchers_each: usize,
+    /// The longest subscription.
+    pub max_expires: Duration,
+}
+
+impl Default for NotifierLimits {
+    /// 10,000 subscriptions, 32 to one address, for an hour at most.
+    fn default() -> Self {
+        Self {
+            max_watchers: 10_000,
+            max_watchers_each: 32,
+            max_expires: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// Tells subscribers of the bindings that they watch. Each document tells everything, so that one
+/// that is lost does no harm; there is one NOTIFY in progress for each subscriber, and what changes
+/// meanwhile is told after it.
+///
+/// Whom it may tell is the owner's to decide, before [`Notifier::handle_subscribe`].
+#[derive(Debug)]
+pub struct Notifier {
+    limits: NotifierLimits,
+    watchers: BTreeMap<WatcherId, Watcher>,
+    /// Those among them that have something to hear.
+    pending: BTreeSet<WatcherId>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    address: String,
+    dialog: Dialog,
+    contact: String,
+    expires: Instant,
+    version: u32,
+    is_being_told: bool,
+}
+
+impl Notifier {
+    /// Nobody watches.
+    #[must_use]
+    pub fn new(limits: NotifierLimits) -> Self {
+        Self {
+            limits,
+            watchers: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            next: 0,
+        }
+    }
+
+    /// Takes a SUBSCRIBE that has come, and returns its answer. `tag` is a token that was not used
+    /// before, `contact` the URI at which SUBSCRIBE reaches this end.
+    pub fn handle_subscribe(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        tag: &str,
+        contact: &str,
+    ) -> Response {
+        let outcome = self.subscribe(now, request, tag, contact);
+        let (granted, tag) = match outcome {
+            Ok(granted) => granted,
+            Err(refusal) => return refusal.answer(request, tag),
+        };
+        let mut answer = Response::new(request, StatusCode::OK, tag);
+        for value in request.headers.raw(&HeaderName::RecordRoute) {
+            answer.headers.push(HeaderName::RecordRoute, value);
+        }
+        let seconds = u32::try_from(granted.as_secs()).unwrap_or(u32::MAX);
+        answer.headers.push(HeaderName::Expires, Seconds(seconds));
+        answer
+            .headers
+            .push(HeaderName::Contact, format!("<{contact}>"));
+        answer
+    }
+
+    /// Takes notice that the bindings of an address of record have changed.
+    pub fn handle_change(&mut self, address: &str) {
+        let watchers = self.watchers.iter();
+        let told = watchers.filter(|(_, watcher)| watcher.address == address);
+        self.pending.extend(told.map(|(id, _)| *id));
+    }
+
+    /// Takes the outcome of a NOTIFY: its final answer, or none. Who does not know of the
+    /// subscription, or does not answer, has none.
+    pub fn handle_outcome(&mut self, watcher: WatcherId, status: Option<StatusCode>) {
+        let is_alive = status.is_some_and(StatusCode::is_success);
+        if let Some(found) = self.watchers.get_mut(&watcher) {
+            found.is_being_told = false;
+        }
+        if !is_alive {
+            self.watchers.remove(&watcher);
+            self.pending.remove(&watcher);
+        }
+    }
+
+    /// Returns the next NOTIFY. `via` names a new branch.
+    pub fn poll_notify(&mut self, now: Instant, location: &Location, via: &Via) -> Option<Notify> {
+        let watchers = &self.watchers;
+        let is_free = |id: &&WatcherId| watchers.get(id).is_some_and(|w| !w.is_being_told);
+        let id = *self.pending.iter().find(is_free)?;
+        self.pending.remove(&id);
+        let watcher = self.watchers.get_mut(&id)?;
+        let request = watcher.notify(now, location, via);
+        if watcher.expires <= now {
+            self.watchers.remove(&id);
+        }
+        let watcher = id;
+        Some(Notify { watcher, request })
+    }
+
+    /// Returns when [`Notifier::handle_timeout`] is to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let idle = self
+            .watchers
+            .iter()
+            .filter(|(id, _)| !self.pending.contains(id));
+        idle.map(|(_, watcher)| watcher.expires).min()
+    }
+
+    /// Ends what has lived: its last NOTIFY says so.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let watchers = self.watchers.iter();
+        let over = watchers.filter(|(_, watcher)| watcher.expires <= now);
+        self.pending.extend(over.map(|(id, _)| *id));
+    }
+
+    /// Returns how many subscriptions there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.watchers.len()
+    }
+
+    /// Whether nobody watches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.watchers.is_empty()
+    }
+
+    /// A SUBSCRIBE within a subscription.
+    fn refresh(
+        &mut self,
+        request: &Request,
+        essentials: &Essentials,
+        expires: Instant,
+    ) -> Result<(), Refusal> {
+        let mut watchers = self.watchers.iter_mut();
+        let known = watchers.find(|(_, watcher)| watcher.dialog.is_of(essentials));
+        let (id, watcher) = known.ok_or_else(|| {
+            let status = StatusCode::NO_TRANSACTION;
+            Refusal::new(status, status.reason())
+        })?;
+        let taken = watcher.dialog.handle_request(request);
+        taken.map_err(|fault| Refusal::new(fault.status(), fault.to_string()))?;
+        watcher.expires = expires;
+        self.pending.insert(*id);
+        Ok(())
+    }
+
+    /// Returns for how long, and the tag of a new one.
+    fn subscribe<'a>(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        tag: &'a str,
+        contact: &str,
+    ) -> Result<(Duration, Option<&'a str>), Refusal> {
+        let bad = |reason: String| Refusal::new(StatusCode::BAD_REQUEST, reason);
+        let essentials = request
+            .essentials()
+            .map_err(|fault| bad(fault.to_string()))?;
+        let event = request.headers.event().ok().flatten();
+        if event.is_none_or(|event| event.package != PACKAGE) {
+            let status = StatusCode::BAD_EVENT;
+            let mut refusal = Refusal::new(status, status.reason());
+            refusal.header = Some((HeaderName::AllowEvents, PACKAGE.to_owned()));
+            return Err(refusal);
+        }
+        let asked = request.headers.expires().ok().flatten();
+        let asked = asked.map_or(self.limits.max_expires, Seconds::duration);
+        let granted = asked.min(self.limits.max_expires);
+        let expires = now + granted;
+        if essentials.to.tag().is_some() {
+            self.refresh(request, &essentials, expires)?;
+            return Ok((granted, None));
+        }
+        let address = essentials.to.uri.as_sip();
+        let address = address.and_then(|uri| uri.address_of_record());
+        let address = address.ok_or_else(|| bad("To names no user".to_owned()))?;
+        let watchers = self.watchers.values();
+        let each = watchers
+            .filter(|watcher| watcher.address == address)
+            .count();
+        let is_full = self.watchers.len() >= self.limits.max_watchers;
+        if is_full || each >= self.limits.max_watchers_each {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(Refusal::new(status, "too many subscriptions"));
+        }
+        let dialog = Dialog::of_server(request, tag).map_err(|fault| bad(fault.to_string()))?;
+        self.next += 1;
+        let id = WatcherId(self.next);
+        let watcher = Watcher {
+            address,
+            dialog,
+            contact: contact.to_owned(),
+            expires,
+            version: 0,
+            is_being_told: false,
+        };
+        self.watchers.insert(id, watcher);
+        // Everything is told at once (RFC 6665 §4.2.1.2); also to who asks once only.
+        self.pending.insert(id);
+        Ok((granted, Some(tag)))
+    }
+}
+
+impl Watcher {
+    fn notify(&mut self, now: Instant, location: &Location, via: &Via) -> Request {
+        let bindings = location.lookup(now, &self.address);
+        let info = RegInfo::full(self.version, now, &self.address, &bindings);
+        self.version = self.version.saturating_add(1);
+        self.is_being_told = true;
+        let mut request = self.dialog.request(Method::Notify, via);
+        let left = self.expires.since(now).as_secs();
+        let state = match self.expires <= now {
+            true => "terminated;reason=timeout".to_owned(),
+            false => format!("active;expires={left}"),
+        };
+        let headers = &mut request.headers;
+        headers.push(HeaderName::Contact, format!("<{}>", self.contact));
+        headers.push(HeaderName::Event, PACKAGE);
+        headers.push(HeaderName::SubscriptionState, state);
+        headers.push(HeaderName::ContentType, CONTENT_TYPE);
+        request.body = info.to_string().into();
+        request
+    }
+}
