@@ -11,6 +11,7 @@
 //! - [`session`]: opened, changed and ended (RFC 3261 §13, RFC 3311).
 //! - [`reginfo`]: what a registrar tells of bindings (RFC 3680).
 //! - [`subscription`]: who watches bindings, and who is told (RFC 6665).
+//! - [`proxy`]: where requests go (RFC 3261 §16).
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
@@ -26,6 +27,7 @@ pub mod framer;
 pub mod fuzzing;
 pub mod message;
 pub mod params;
+pub mod proxy;
 pub mod reginfo;
 pub mod registrar;
 pub mod sdp;

@@ -94,7 +94,7 @@ pub struct Location {
 }
 
 impl Location {
-    pub(super) fn new(limits: LocationLimits) -> Self {
+    pub(crate) fn new(limits: LocationLimits) -> Self {
         Self {
             limits,
             bindings: BTreeMap::new(),
@@ -156,7 +156,7 @@ impl Location {
     }
 
     /// Replaces the bindings of an address of record.
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         now: Instant,
         address: &str,

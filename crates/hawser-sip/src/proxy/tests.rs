@@ -1,0 +1,224 @@
+use std::time::Duration;
+
+use super::*;
+use crate::fields::{CallId, Field as _, Q};
+use crate::registrar::{Binding, Location, LocationLimits};
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+const BOB: &str = "sip:bob@example.org";
+
+fn sip(text: &str) -> SipUri {
+    let uri: Uri = text.parse().unwrap();
+    uri.as_sip().unwrap().clone()
+}
+
+fn proxy() -> Proxy {
+    let domains = vec!["example.org".parse().unwrap()];
+    Proxy::new(sip("sip:proxy.example:5060"), domains, &[3; 32])
+}
+
+fn location(contacts: &[(&str, u16, &str)]) -> Location {
+    let bindings = contacts.iter().map(|(uri, thousandths, path)| {
+        let mut hops = Vec::new();
+        if !path.is_empty() {
+            NameAddr::parse_list(path, &mut hops).unwrap();
+        }
+        Binding {
+            contact: NameAddr::new(uri.parse().unwrap()),
+            q: Q::from_thousandths(*thousandths).unwrap(),
+            expires: NOW + Duration::from_secs(60),
+            updated: NOW,
+            call_id: CallId::new("1").unwrap(),
+            cseq: 1,
+            path: hops,
+            outbound: None,
+        }
+    });
+    let mut location = Location::new(LocationLimits::default());
+    location.set(NOW, BOB, bindings.collect()).unwrap();
+    location
+}
+
+fn request(method: Method, uri: &str) -> Request {
+    let mut request = Request::new(method.clone(), uri.parse().unwrap());
+    for (name, value) in [
+        (HeaderName::Via, "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1"),
+        (HeaderName::MaxForwards, "70"),
+        (HeaderName::From, "<sip:alice@example.net>;tag=a"),
+        (HeaderName::To, "<sip:bob@example.org>"),
+        (HeaderName::CallId, "1@a"),
+    ] {
+        request.headers.push(name, value);
+    }
+    request
+        .headers
+        .push(HeaderName::CSeq, format!("1 {method}"));
+    request
+}
+
+fn forwards(decision: Decision) -> Vec<Forward> {
+    match decision {
+        Decision::Forward(forwards) => forwards,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn status(decision: Decision) -> u16 {
+    match decision {
+        Decision::Refuse(refusal) => refusal.status.as_u16(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_goes_to_each_contact_the_preferred_one_first() {
+    let location = location(&[
+        ("sip:bob@192.0.2.2", 200, ""),
+        ("sip:bob@192.0.2.3", 800, "<sip:edge.example;lr>"),
+    ]);
+    let asked = request(Method::Invite, BOB);
+    let forwards = forwards(proxy().handle_request(NOW, &asked, &location));
+    let ways: Vec<_> = forwards
+        .iter()
+        .map(|f| (f.request.uri.to_string(), f.next_hop.to_string()))
+        .collect();
+    let way = |uri: &str, hop: &str| (uri.to_owned(), hop.to_owned());
+    assert_eq!(
+        ways,
+        [
+            way("sip:bob@192.0.2.3", "sip:edge.example;lr"),
+            way("sip:bob@192.0.2.2", "sip:bob@192.0.2.2"),
+        ]
+    );
+    let headers = &forwards[0].request.headers;
+    assert_eq!(headers.max_forwards().unwrap(), Some(MaxForwards(69)));
+    let recorded = headers.routes(HeaderName::RecordRoute).unwrap();
+    assert_eq!(recorded[0].uri.to_string(), "sip:proxy.example:5060;lr");
+}
+
+#[test]
+fn a_request_within_a_dialog_follows_its_way_and_no_other_leaves_the_domain() {
+    let (proxy, location) = (proxy(), location(&[]));
+    let mut bye = request(Method::Bye, "sip:bob@192.0.2.2");
+    assert_eq!(status(proxy.handle_request(NOW, &bye, &location)), 403);
+    bye.headers.push(
+        HeaderName::Route,
+        "<sip:proxy.example:5060;lr>, <sip:p2.example;lr>",
+    );
+    assert_eq!(status(proxy.handle_request(NOW, &bye, &location)), 403);
+    bye.headers
+        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
+    let onward = forwards(proxy.handle_request(NOW, &bye, &location));
+    assert_eq!(onward[0].next_hop.to_string(), "sip:p2.example;lr");
+    assert_eq!(onward[0].request.uri.to_string(), "sip:bob@192.0.2.2");
+    // As before RFC 3261: this proxy is the request's URI, and its target the last route.
+    let mut old = request(Method::Bye, "sip:proxy.example:5060");
+    old.headers
+        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
+    old.headers.push(HeaderName::Route, "<sip:bob@192.0.2.2>");
+    let onward = forwards(proxy.handle_request(NOW, &old, &location));
+    assert_eq!(onward[0].next_hop.to_string(), "sip:bob@192.0.2.2");
+}
+
+#[test]
+fn what_may_not_go_on_is_refused() {
+    let location = location(&[("sip:bob@192.0.2.2", 1000, "")]);
+    let of = |name: HeaderName, value: &str| {
+        let mut asked = request(Method::Options, BOB);
+        asked.headers.set(name, value);
+        proxy().handle_request(NOW, &asked, &location)
+    };
+    assert_eq!(status(of(HeaderName::MaxForwards, "0")), 483);
+    assert_eq!(status(of(HeaderName::ProxyRequire, "unheard-of")), 420);
+    assert_eq!(status(of(HeaderName::Contact, "<")), 400);
+    let options = |uri| proxy().handle_request(NOW, &request(Method::Options, uri), &location);
+    assert_eq!(status(options("tel:1")), 416);
+    assert_eq!(status(options("sip:carol@example.org")), 480);
+    assert_eq!(options("sip:example.org"), Decision::Own);
+}
+
+#[test]
+fn a_request_that_comes_round_is_stopped() {
+    let proxy = proxy();
+    let direct = location(&[("sip:bob@192.0.2.2", 1000, "")]);
+    let asked = request(Method::Options, BOB);
+    let mut forward = forwards(proxy.handle_request(NOW, &asked, &direct)).remove(0);
+    let via = Via::parse("SIP/2.0/UDP proxy.example").unwrap();
+    Proxy::add_via(&mut forward, via, "u1");
+    // Whoever got it sends it back to the name that it was for.
+    let mut round = forward.request.clone();
+    round.uri = BOB.parse().unwrap();
+    assert_eq!(status(proxy.handle_request(NOW, &round, &direct)), 482);
+    // The mark is of this proxy's key: nobody else can make it, or be taken for it.
+    let domains = vec!["example.org".parse().unwrap()];
+    let other = Proxy::new(sip("sip:proxy.example:5060"), domains, &[4; 32]);
+    assert_eq!(
+        forwards(other.handle_request(NOW, &round, &direct)).len(),
+        1
+    );
+    // One that was sent on to another name is no circle.
+    round.uri = "sip:carol@example.org".parse().unwrap();
+    assert_eq!(status(proxy.handle_request(NOW, &round, &direct)), 480);
+    // Two people who name each other do not multiply it.
+    let named = location(&[("sip:carol@example.org", 1000, "")]);
+    assert_eq!(status(proxy.handle_request(NOW, &asked, &named)), 482);
+}
+
+#[test]
+fn an_answer_goes_back_to_the_hop_before() {
+    let proxy = proxy();
+    let location = location(&[("sip:bob@192.0.2.2", 1000, "")]);
+    let asked = request(Method::Options, BOB);
+    let mut forward = forwards(proxy.handle_request(NOW, &asked, &location)).remove(0);
+    let own = Via::parse("SIP/2.0/TCP proxy.example").unwrap();
+    Proxy::add_via(&mut forward, own, "u1");
+    let answer = Response::new(&forward.request, StatusCode::OK, Some("b"));
+    let is_own = |via: &Via| via.host == "proxy.example".parse().unwrap();
+    let (back, hop) = proxy.handle_response(&answer, is_own).unwrap();
+    assert_eq!(hop.branch(), Some("z9hG4bK1"));
+    assert_eq!(back.headers.vias().unwrap().len(), 1);
+    assert_eq!(proxy.handle_response(&back, is_own), None);
+    assert_eq!(proxy.handle_response(&answer, |_| false), None);
+}
+
+#[test]
+fn who_looks_for_somebody_can_be_told_all_contacts() {
+    let location = location(&[
+        ("sip:bob@192.0.2.2", 250, ""),
+        ("sip:bob@192.0.2.3", 750, ""),
+    ]);
+    let redirect = |uri| {
+        let asked = request(Method::Invite, uri);
+        proxy().redirect(NOW, &asked, &location, "p")
+    };
+    let answer = redirect(BOB).unwrap();
+    assert_eq!(answer.status, StatusCode::MOVED_TEMPORARILY);
+    let contacts: Vec<_> = answer.headers.raw(&HeaderName::Contact).collect();
+    assert_eq!(
+        contacts,
+        [
+            "<sip:bob@192.0.2.3>;q=0.75;expires=60",
+            "<sip:bob@192.0.2.2>;q=0.25;expires=60",
+        ]
+    );
+    let status = redirect("sip:carol@example.org").unwrap().status;
+    assert_eq!(status, StatusCode::TEMPORARILY_UNAVAILABLE);
+    assert_eq!(redirect("sip:bob@other.example"), None);
+}
+
+#[test]
+fn the_best_answer_helps_most() {
+    let asked = request(Method::Options, BOB);
+    let best_of = |codes: &[u16]| {
+        let answers = codes.iter().map(|code| {
+            let status = StatusCode::new(*code).unwrap();
+            Response::new(&asked, status, Some("b"))
+        });
+        best(&answers.collect::<Vec<_>>()).map(|answer| answer.status.as_u16())
+    };
+    assert_eq!(best_of(&[486, 200, 603]), Some(200));
+    assert_eq!(best_of(&[486, 503, 603]), Some(603));
+    assert_eq!(best_of(&[503, 486, 401]), Some(401));
+    assert_eq!(best_of(&[503, 302, 401]), Some(302));
+    assert_eq!(best_of(&[]), None);
+}
