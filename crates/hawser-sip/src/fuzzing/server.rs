@@ -1,0 +1,233 @@
+//! A server that anybody may send anything to.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_types::Instant;
+
+use crate::digest::{Algorithm, Answerer, Challenge, Secret, Verifier};
+use crate::fields::{Transport, Via};
+use crate::message::{
+    Datagram, HeaderName, Limits, Message, Method, Request, Response, StatusCode, read_datagram,
+};
+use crate::proxy::{Decision, Forward, Proxy};
+use crate::registrar::{LocationLimits, Registrar, Users};
+use crate::subscription::{Notifier, NotifierLimits};
+use crate::transaction::{Config, Event, Flow, TransactionId, Transactions};
+use crate::uri::SipUri;
+
+/// Datagrams with a byte in front of each: how long after the one before it comes, and whether who
+/// sends it knows the password. They are separated by zeros.
+pub fn fuzz_server(script: &[u8]) {
+    let mut server = Server::new();
+    for datagram in script.split(|byte| *byte == 0).take(MAX_DATAGRAMS) {
+        let Some((first, datagram)) = datagram.split_first() else {
+            continue;
+        };
+        server.pass(Duration::from_millis(u64::from(first >> 1) * 100));
+        server.handle(datagram, first & 1 == 1);
+        server.check();
+    }
+    // Everything ends by itself.
+    for _ in 0..100 {
+        server.pass(Duration::from_secs(60));
+        server.check();
+    }
+    assert_eq!(server.transactions.counts(), (0, 0));
+    assert!(server.registrar.location().is_empty());
+    assert!(server.notifier.is_empty());
+}
+
+struct Server {
+    now: Instant,
+    transactions: Transactions,
+    registrar: Registrar,
+    notifier: Notifier,
+    proxy: Proxy,
+    branches: u32,
+}
+
+struct Everybody;
+
+impl Users for Everybody {
+    fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
+        Some(Secret::new(algorithm, username, "example.org", "p"))
+    }
+
+    fn may_register(&self, _: &str, _: &str) -> bool {
+        true
+    }
+}
+
+impl Server {
+    fn new() -> Self {
+        let mut config = Config::new("t");
+        config.max_servers = 16;
+        config.max_clients = 16;
+        let limits = LocationLimits {
+            max_addresses: 4,
+            max_contacts: 3,
+            ..LocationLimits::default()
+        };
+        let watchers = NotifierLimits {
+            max_watchers: 4,
+            ..NotifierLimits::default()
+        };
+        let lifetime = Duration::from_secs(60);
+        let verifier = Verifier::new("example.org", &[1; 32], lifetime, Algorithm::Md5);
+        let domain = || "example.org".parse().expect("it is a name");
+        let own = SipUri::new(None, domain(), None).expect("there is no user");
+        Self {
+            now: Instant::from_nanos(1_000_000_000),
+            transactions: Transactions::new(config),
+            registrar: Registrar::new(vec![domain()], verifier, limits, "r"),
+            notifier: Notifier::new(watchers),
+            proxy: Proxy::new(own, vec![domain()], &[2; 32]),
+            branches: 0,
+        }
+    }
+
+    fn handle(&mut self, datagram: &[u8], knows_password: bool) {
+        let bytes = Bytes::copy_from_slice(datagram);
+        let message = match read_datagram(&bytes, &Limits::default()) {
+            Ok(Datagram::Message { message, .. }) => message,
+            Ok(Datagram::KeepAlive) => return,
+            Err(malformed) => {
+                let _ = malformed.answer("t").map(|answer| answer.to_bytes());
+                return;
+            }
+        };
+        self.transactions.handle_message(self.now, FLOW, message);
+        while let Some(event) = self.transactions.poll_event() {
+            if let Event::Request { id, request, .. } = event {
+                self.react(id, request, knows_password);
+            }
+        }
+    }
+
+    fn react(&mut self, id: TransactionId, request: Request, knows_password: bool) {
+        let answer = match request.method {
+            Method::Register => self.register(&request, knows_password),
+            Method::Subscribe => {
+                let contact = "sip:example.org";
+                self.branches += 1;
+                let tag = format!("n{}", self.branches);
+                self.notifier
+                    .handle_subscribe(self.now, &request, &tag, contact)
+            }
+            // Answered never: it ends by itself.
+            Method::Cancel => return,
+            _ => {
+                let location = self.registrar.location();
+                match self.proxy.handle_request(self.now, &request, location) {
+                    Decision::Refuse(refusal) => refusal.answer(&request, "p"),
+                    Decision::Own => Response::new(&request, StatusCode::OK, Some("p")),
+                    Decision::Forward(forwards) => {
+                        self.forward(forwards);
+                        Response::new(&request, StatusCode::DECLINE, Some("p"))
+                    }
+                }
+            }
+        };
+        let _ = self.transactions.respond(self.now, id, &answer);
+    }
+
+    fn register(&mut self, request: &Request, knows_password: bool) -> Response {
+        let source: IpAddr = [192, 0, 2, 1].into();
+        let now = self.now;
+        let registrar = &mut self.registrar;
+        let asked = registrar.handle_register(now, source, request, &Everybody);
+        if asked.status != StatusCode::UNAUTHORIZED || !knows_password {
+            return asked;
+        }
+        let challenges = asked.headers.raw(&HeaderName::WwwAuthenticate);
+        let challenges: Vec<_> = challenges
+            .map(|text| Challenge::parse(text).expect("it was written"))
+            .collect();
+        let mut answerer = Answerer::new("a", "p", Algorithm::Md5);
+        answerer
+            .handle_challenges(&challenges)
+            .expect("both algorithms are known");
+        let target = request.uri.to_string();
+        let proof = answerer.credentials(&request.method, &target, "c");
+        let mut proven = request.clone();
+        let proof = proof.expect("there was a challenge");
+        proven.headers.set(HeaderName::Authorization, proof);
+        let answer = registrar.handle_register(now, source, &proven, &Everybody);
+        assert_ne!(answer.status, StatusCode::UNAUTHORIZED);
+        answer
+    }
+
+    fn forward(&mut self, forwards: Vec<Forward>) {
+        assert!(forwards.len() <= 3);
+        for mut forward in forwards {
+            let via = self.via();
+            self.branches += 1;
+            Proxy::add_via(&mut forward, via, &self.branches.to_string());
+            let _ = self.transactions.send(self.now, FLOW, forward.request);
+        }
+    }
+
+    fn via(&mut self) -> Via {
+        let host = "example.org".parse().expect("it is a name");
+        let mut via = Via::new(Transport::Udp, host, None);
+        self.branches += 1;
+        via.params
+            .set("branch", &format!("z9hG4bK{}", self.branches));
+        via
+    }
+
+    fn pass(&mut self, span: Duration) {
+        self.now += span;
+        self.transactions.handle_timeout(self.now);
+        let location = self.registrar.location_mut();
+        location.handle_timeout(self.now);
+        while let Some(address) = location.poll_change() {
+            self.notifier.handle_change(&address);
+        }
+        self.notifier.handle_timeout(self.now);
+        loop {
+            let via = self.via();
+            let location = self.registrar.location();
+            let Some(notify) = self.notifier.poll_notify(self.now, location, &via) else {
+                break;
+            };
+            let essentials = notify.request.essentials();
+            essentials.expect("what is made here is whole");
+            let status = Some(StatusCode::OK);
+            self.notifier.handle_outcome(notify.watcher, status);
+        }
+        while self.transactions.poll_event().is_some() {}
+    }
+
+    /// Bounds are kept, and what is sent can be read.
+    fn check(&mut self) {
+        let (clients, servers) = self.transactions.counts();
+        assert!(clients <= 16 && servers <= 16);
+        assert!(self.registrar.location().len() <= 4);
+        assert!(self.notifier.len() <= 4);
+        let limits = Limits {
+            max_head: 1 << 20,
+            max_headers: 10_000,
+            max_body: 1 << 20,
+        };
+        while let Some(transmit) = self.transactions.poll_transmit() {
+            let read = read_datagram(&transmit.bytes, &limits);
+            let Ok(Datagram::Message { message, .. }) = read else {
+                panic!("{:?} is no message", transmit.bytes);
+            };
+            if let Message::Request(request) = message {
+                request.essentials().expect("what is sent is whole");
+            }
+        }
+    }
+}
+
+const FLOW: Flow = Flow {
+    number: 1,
+    is_reliable: false,
+};
+
+/// Datagrams of one script that are looked at.
+const MAX_DATAGRAMS: usize = 64;
