@@ -120,7 +120,7 @@ struct Need {
 /// Of the packages below, those that are services of the same name.
 const SERVICES: [&str; 3] = ["kamailio", "nginx", "prometheus"];
 
-const NEEDS: [Need; 14] = [
+const NEEDS: [Need; 16] = [
     Need {
         program: "curl",
         package: "curl",
@@ -185,6 +185,16 @@ const NEEDS: [Need; 14] = [
         program: "kamailio",
         package: "kamailio",
         tests: "registrations with another SIP registrar",
+    },
+    Need {
+        program: "sipsak",
+        package: "sipsak",
+        tests: "registrations by another SIP client",
+    },
+    Need {
+        program: "sipp",
+        package: "sip-tester",
+        tests: "what a SIP registrar answers, also to faults",
     },
     Need {
         program: "man",

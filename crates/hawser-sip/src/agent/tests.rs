@@ -55,7 +55,7 @@ impl Stage {
             outbound,
         };
         let lifetime = Duration::from_secs(60);
-        let verifier = Verifier::new("example.org", &[1; 32], lifetime, Algorithm::Sha256);
+        let verifier = Verifier::new("example.org", &[1; 32], lifetime, &[Algorithm::Sha256]);
         let domains = vec!["example.org".parse().unwrap()];
         let limits = LocationLimits::default();
         Self {

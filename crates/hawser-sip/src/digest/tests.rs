@@ -10,7 +10,12 @@ const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const LIFETIME: Duration = Duration::from_secs(60);
 
 fn verifier() -> Verifier {
-    Verifier::new("example.org", &[7; 32], LIFETIME, Algorithm::Md5)
+    Verifier::new(
+        "example.org",
+        &[7; 32],
+        LIFETIME,
+        &[Algorithm::Sha256, Algorithm::Md5],
+    )
 }
 
 fn uri() -> Uri {
@@ -190,7 +195,7 @@ fn a_server_that_forgot_its_nonces_may_challenge_again_after_a_success() {
 
 #[test]
 fn the_weakest_algorithm_can_be_set_at_both_ends() {
-    let strict = Verifier::new("r", &[1; 32], LIFETIME, Algorithm::Sha256);
+    let strict = Verifier::new("r", &[1; 32], LIFETIME, &[Algorithm::Sha256]);
     let challenges = strict.challenges(NOW, b"", false);
     assert_eq!(challenges.len(), 1);
     let old = Challenge::parse("Digest realm=\"r\", nonce=\"n\"").unwrap();

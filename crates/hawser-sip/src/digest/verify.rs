@@ -19,7 +19,7 @@ use crate::uri::Uri;
 pub struct Verifier {
     realm: String,
     nonces: Nonces,
-    weakest: Algorithm,
+    algorithms: Vec<Algorithm>,
 }
 
 /// Why a proof is not accepted.
@@ -29,7 +29,7 @@ pub enum AuthFault {
     /// It is for another realm.
     #[error("the realm is another one")]
     Realm,
-    /// Its algorithm is weaker than is accepted, or not that of the secret.
+    /// Its algorithm was not offered, or is not that of the secret.
     #[error("the algorithm is not accepted")]
     Algorithm,
     /// The nonce was not made here, or for another sender.
@@ -51,13 +51,14 @@ pub enum AuthFault {
 
 impl Verifier {
     /// Verifies for this realm. `key` is secret and random; one that is kept lets nonces outlive a
-    /// restart. `weakest` is the weakest algorithm that is accepted.
+    /// restart. `algorithms` are offered in this order, the best one first (RFC 8760 §2.3). Many
+    /// programs look at the first one only, so where they are to register, it must be MD5.
     #[must_use]
-    pub fn new(realm: &str, key: &[u8; 32], lifetime: Duration, weakest: Algorithm) -> Self {
+    pub fn new(realm: &str, key: &[u8; 32], lifetime: Duration, algorithms: &[Algorithm]) -> Self {
         Self {
             realm: realm.to_owned(),
             nonces: Nonces::new(key, lifetime),
-            weakest,
+            algorithms: algorithms.to_vec(),
         }
     }
 
@@ -67,18 +68,17 @@ impl Verifier {
         &self.realm
     }
 
-    /// Returns one challenge for each algorithm that is accepted, the best one first (RFC 8760
-    /// §2.3). `context` is what the nonce is bound to, such as the sender's address.
+    /// Returns one challenge for each algorithm. `context` is what the nonce is bound to, such as
+    /// the sender's address.
     #[must_use]
     pub fn challenges(&self, now: Instant, context: &[u8], is_stale: bool) -> Vec<Challenge> {
-        [Algorithm::Sha256, Algorithm::Md5]
-            .into_iter()
-            .filter(|algorithm| *algorithm >= self.weakest)
+        self.algorithms
+            .iter()
             .map(|algorithm| Challenge {
                 realm: self.realm.clone(),
                 nonce: self.nonces.make(now, context),
                 opaque: None,
-                algorithm,
+                algorithm: *algorithm,
                 has_qop: true,
                 is_stale,
             })
@@ -102,7 +102,7 @@ impl Verifier {
         if credentials.realm != self.realm {
             return Err(AuthFault::Realm);
         }
-        let is_accepted = credentials.algorithm >= self.weakest;
+        let is_accepted = self.algorithms.contains(&credentials.algorithm);
         if !is_accepted || credentials.algorithm != secret.algorithm {
             return Err(AuthFault::Algorithm);
         }

@@ -75,7 +75,12 @@ impl Server {
             ..NotifierLimits::default()
         };
         let lifetime = Duration::from_secs(60);
-        let verifier = Verifier::new("example.org", &[1; 32], lifetime, Algorithm::Md5);
+        let verifier = Verifier::new(
+            "example.org",
+            &[1; 32],
+            lifetime,
+            &[Algorithm::Sha256, Algorithm::Md5],
+        );
         let domain = || "example.org".parse().expect("it is a name");
         let own = SipUri::new(None, domain(), None).expect("there is no user");
         Self {

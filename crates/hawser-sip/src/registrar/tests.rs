@@ -34,7 +34,7 @@ struct Stage {
 impl Stage {
     fn new(limits: LocationLimits) -> Self {
         let lifetime = Duration::from_secs(300);
-        let verifier = Verifier::new("example.org", &[1; 32], lifetime, Algorithm::Sha256);
+        let verifier = Verifier::new("example.org", &[1; 32], lifetime, &[Algorithm::Sha256]);
         let domains = vec!["example.org".parse().unwrap()];
         Self {
             registrar: Registrar::new(domains, verifier, limits, "r"),

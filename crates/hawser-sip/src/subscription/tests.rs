@@ -42,7 +42,7 @@ impl Stage {
     fn new(limits: NotifierLimits) -> Self {
         let now = Instant::from_nanos(1_000_000_000_000);
         let lifetime = Duration::from_secs(3600);
-        let verifier = Verifier::new("example.org", &[1; 32], lifetime, Algorithm::Sha256);
+        let verifier = Verifier::new("example.org", &[1; 32], lifetime, &[Algorithm::Sha256]);
         let domains = vec!["example.org".parse().unwrap()];
         let config = SubscriptionConfig {
             local: name("sip:alice@example.org"),
