@@ -2,13 +2,17 @@
 
 #[path = "kamailio/host.rs"]
 mod host;
+#[path = "kamailio/peer.rs"]
+mod peer;
 #[path = "kamailio/server.rs"]
 mod server;
 
 use hawser_sip::agent::{RegistrationEvent, RegistrationFault};
 use hawser_sip::digest::{Algorithm, ChallengeFault};
 use hawser_sip::fields::NameAddr;
+use hawser_sip::session::{EndReason, SessionEvent};
 use host::{Host, Over};
+use peer::Peer;
 use server::Kamailio;
 
 /// Returns `None`, and reports that the test is skipped, where Kamailio is not installed.
@@ -118,4 +122,66 @@ fn each_link_of_a_host_has_a_number_and_a_new_address_replaces_the_old_one() {
         .map(|contact| contact.split('>').next().unwrap().to_owned())
         .collect();
     assert_eq!(hosts, ["<sip:alice@192.0.2.2", "<sip:alice@192.0.2.3"]);
+}
+
+/// Lets both ends talk until something is so.
+fn until(caller: &mut Peer, called: &mut Peer, is_so: impl Fn(&Peer, &Peer) -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_so(caller, called) {
+        assert!(
+            std::time::Instant::now() < end,
+            "{:?} {:?}",
+            caller.heard,
+            called.heard
+        );
+        caller.step();
+        called.step();
+    }
+}
+
+#[test]
+fn a_session_by_name_is_opened_follows_both_ends_and_is_ended() {
+    let test = "a_session_by_name_is_opened_follows_both_ends_and_is_ended";
+    let Some(kamailio) = start(test, Algorithm::Sha256) else {
+        return;
+    };
+    let (mut visitor, mut alice) = (
+        Peer::new(&kamailio, "visitor"),
+        Peer::new(&kamailio, "alice"),
+    );
+    let mut registration = Host::new(&kamailio, Over::Udp, "a", Algorithm::Sha256);
+    let contact = format!("sip:alice@{}", alice.address());
+    registration.set_contacts(&[(&contact, 1000)]);
+    registered(registration.settle());
+    visitor.call("sip:alice@example.org");
+    until(&mut visitor, &mut alice, |visitor, _| {
+        !visitor.heard.is_empty()
+    });
+    assert_eq!(visitor.heard, [SessionEvent::Accepted("alice 1".into())]);
+    assert_eq!(alice.offers, ["visitor 1"]);
+    // Kamailio has put itself on the way of what follows.
+    let hop = |peer: &Peer| {
+        let session = peer.session.as_ref().unwrap();
+        session.next_hop().unwrap().to_string()
+    };
+    assert!(hop(&visitor).starts_with(&format!("sip:{}", kamailio.address())));
+    let own = visitor.own(2);
+    visitor.session.as_mut().unwrap().set_own(own);
+    until(&mut visitor, &mut alice, |visitor, _| {
+        visitor.heard.len() == 2
+    });
+    assert_eq!(alice.offers, ["visitor 1", "visitor 2"]);
+    let own = alice.own(2);
+    alice.session.as_mut().unwrap().set_own(own);
+    until(&mut visitor, &mut alice, |_, alice| !alice.heard.is_empty());
+    assert_eq!(visitor.offers, ["alice 2"]);
+    alice.session.as_mut().unwrap().hang_up();
+    let is_over = |peer: &Peer| peer.session.as_ref().unwrap().is_over();
+    until(&mut visitor, &mut alice, |visitor, alice| {
+        is_over(visitor) && is_over(alice)
+    });
+    assert_eq!(
+        visitor.heard.last(),
+        Some(&SessionEvent::Ended(EndReason::Remote))
+    );
 }
