@@ -134,6 +134,8 @@ enum State {
         again: Instant,
         pause: Duration,
         ends: Instant,
+        /// The BYE waits for the ACK (RFC 3261 §15).
+        is_given_up: bool,
     },
     Established {
         dialog: Dialog,
@@ -209,14 +211,16 @@ impl Session {
 
     /// Ends the session, or gives up opening it.
     pub fn hang_up(&mut self) {
-        if let State::Calling(calling) = &mut self.state {
-            calling.is_given_up = true;
-            if calling.invite.is_none() {
-                self.end(EndReason::Local);
+        match &mut self.state {
+            State::Calling(calling) => {
+                calling.is_given_up = true;
+                if calling.invite.is_none() {
+                    self.end(EndReason::Local);
+                }
             }
-            return;
+            State::Accepted { is_given_up, .. } => *is_given_up = true,
+            _ => self.say_bye(),
         }
-        self.say_bye();
     }
 
     /// Whether the session is over.

@@ -33,6 +33,7 @@ impl Session {
             again: now + FIRST_PAUSE,
             pause: FIRST_PAUSE,
             ends: now + PATIENCE,
+            is_given_up: false,
         };
         let mut session = Self::new(Role::Called, state, own);
         session.is_told = true;
@@ -136,8 +137,15 @@ impl Session {
     /// The ACK has come.
     fn establish(&mut self) {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Accepted { dialog, .. } => {
+            State::Accepted {
+                dialog,
+                is_given_up,
+                ..
+            } => {
                 self.state = State::Established { dialog, invite: 0 };
+                if is_given_up {
+                    self.say_bye();
+                }
             }
             other => self.state = other,
         }

@@ -119,6 +119,21 @@ fn an_acceptance_that_crosses_the_giving_up_is_ended() {
 }
 
 #[test]
+fn who_accepts_and_hangs_up_at_once_waits_for_the_ack() {
+    // The ACK is lost once: the second 2xx brings another one.
+    let mut pair = Pair::new(&[false, false, true]);
+    while pair.bob.session.is_none() {
+        pair.step();
+    }
+    pair.bob.session().hang_up();
+    assert!(!pair.bob.session().is_over());
+    pair.run();
+    let expected = [accepted("bob at 1"), SessionEvent::Ended(EndReason::Remote)];
+    assert_eq!(pair.alice.heard, expected);
+    assert_eq!(pair.bob.heard, [SessionEvent::Ended(EndReason::Local)]);
+}
+
+#[test]
 fn who_accepts_as_well_gets_an_ack_and_a_bye() {
     let mut pair = Pair::new(&[]);
     pair.run();
