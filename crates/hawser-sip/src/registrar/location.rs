@@ -112,6 +112,27 @@ impl Location {
         bindings
     }
 
+    /// Returns all bindings with their addresses of record, to be kept over a restart.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Binding])> {
+        let all = self.bindings.iter();
+        all.map(|(address, bindings)| (address.as_str(), bindings.as_slice()))
+    }
+
+    /// Puts bindings back that were kept. Their times are those of this process's clock; what has
+    /// ended is left out.
+    ///
+    /// # Errors
+    /// When the table, or the list of this address, would be larger than it may be.
+    pub fn restore(
+        &mut self,
+        now: Instant,
+        address: &str,
+        mut bindings: Vec<Binding>,
+    ) -> Result<(), Refusal> {
+        bindings.retain(|binding| binding.expires > now);
+        self.set(now, address, bindings)
+    }
+
     /// Returns how many addresses of record have bindings.
     #[must_use]
     pub fn len(&self) -> usize {

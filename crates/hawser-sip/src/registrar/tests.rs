@@ -266,6 +266,26 @@ fn the_path_to_a_contact_is_kept_and_told() {
 }
 
 #[test]
+fn a_restart_loses_nothing_valid() {
+    let mut before = Stage::new(LocationLimits::default());
+    let contacts = "<sip:a@1.example>;q=0.5;expires=100, <sip:a@2.example>;q=0.25";
+    before.register(&[(HeaderName::Contact, contacts)]);
+    let kept: Vec<_> = before.registrar.location().iter().collect();
+    let mut after = Stage::new(LocationLimits::default());
+    after.pass(100);
+    for (address, bindings) in kept {
+        let location = after.registrar.location_mut();
+        location
+            .restore(after.now, address, bindings.to_vec())
+            .unwrap();
+    }
+    assert_eq!(after.contacts(), ["<sip:a@2.example>;q=0.25;expires=3500"]);
+    // An older request is still known to be one.
+    let answer = after.register(&[(HeaderName::Contact, "<sip:a@2.example>;expires=0")]);
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}
+
+#[test]
 fn the_table_is_bounded() {
     let limits = LocationLimits {
         max_contacts: 2,
