@@ -26,7 +26,7 @@ use hawser_sched::packet::PacketPolicy;
 use hawser_session::recorder::Recorder;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{
-    ChannelSnapshot, ChannelSpec, CloseReason, LostSegment, Session, SessionConfig,
+    ChannelSnapshot, ChannelSpec, CloseReason, LostSegment, PacketFlow, Session, SessionConfig,
     SessionSnapshot, Side, StreamError,
 };
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
@@ -241,16 +241,8 @@ impl Driver {
     pub(crate) fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
         self.sample_associations();
         let tunnel = self.shared.packets.counts();
-        let TunnelFlows {
-            mut flows,
-            count,
-            paths,
-        } = self.shared.packets.flows(max_streams);
+        let (flows, count) = self.packet_flows(max_streams);
         let inner = self.shared.lock();
-        for flow in &mut flows {
-            let name = |link| inner.path_links.of_session(&paths, link);
-            flow.tally.rename_links(name);
-        }
         SessionSnapshot {
             packet_scheduler: self.shared.packets.policy(),
             tunnel,
@@ -258,6 +250,23 @@ impl Driver {
             flow_count: count,
             ..inner.session.snapshot(clock::now(), max_streams)
         }
+    }
+
+    /// Returns the flows of packets that have moved something lately, at most `most`, and how many
+    /// there are. Their links are the session's.
+    pub(crate) fn packet_flows(&self, most: usize) -> (Vec<PacketFlow>, usize) {
+        // The lock of an association is never taken under that of the session.
+        let TunnelFlows {
+            mut flows,
+            count,
+            paths,
+        } = self.shared.packets.flows(most);
+        let inner = self.shared.lock();
+        for flow in &mut flows {
+            let name = |link| inner.path_links.of_session(&paths, link);
+            flow.tally.rename_links(name);
+        }
+        (flows, count)
     }
 
     /// Places packets by this policy from now on.

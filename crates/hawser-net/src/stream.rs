@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::PacketFlow;
 use hawser_session::recorder::Recorder;
 use hawser_types::{Instant, StreamId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -71,6 +72,13 @@ impl BondStream {
         let driver = &self.core().driver;
         let policy = driver.with(|session, _| session.scheduler());
         driver.recorder(|recorder, now| read(recorder, now, policy))
+    }
+
+    /// The flows of packets of the stream's session that have moved something lately, at most
+    /// `most`. For Hawser's own programs.
+    #[doc(hidden)]
+    pub fn packet_flows(&self, most: usize) -> Vec<PacketFlow> {
+        self.core().driver.packet_flows(most).0
     }
 
     /// Returns what the peer said when it opened this stream; empty for a stream of one's own.

@@ -45,6 +45,11 @@ async fn ask(client: &Client, stream: Option<StreamId>) -> Option<WhySession> {
 /// The far end knows links by their numbers here.
 fn name_links(said: &mut WhySession, own: &[WhyLink]) {
     let name = |index| own.iter().find(|it| it.index == index);
+    for link in said.packet_flows.iter_mut().flat_map(|it| &mut it.links) {
+        if let Some(known) = name(link.index) {
+            link.link.clone_from(&known.link);
+        }
+    }
     for link in &mut said.links {
         let Some(known) = name(link.index) else {
             continue;

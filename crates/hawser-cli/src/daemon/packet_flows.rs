@@ -19,12 +19,16 @@ pub(super) fn shown(view: &View, account: Option<&Account>) -> Vec<PacketFlowSta
     flows.map(|it| flow(it, view, rate(it))).collect()
 }
 
-/// The flows of packets of a session that have moved most, with the reasons for their links.
-pub(super) fn with_reasons(view: &View) -> Vec<PacketFlowStatus> {
-    let flows = view.session.iter().flat_map(|session| &session.flows);
-    let mut flows: Vec<_> = flows.collect();
+/// Of these flows of packets those that have moved most, at most `most`, with the reasons for their
+/// links.
+pub(super) fn with_reasons<'a>(
+    flows: impl IntoIterator<Item = &'a PacketFlow>,
+    view: &View,
+    most: usize,
+) -> Vec<PacketFlowStatus> {
+    let mut flows: Vec<_> = flows.into_iter().collect();
     flows.sort_by_key(|flow| Reverse(flow.tally.sent + flow.tally.received));
-    flows.truncate(MOST_REASONS);
+    flows.truncate(most);
     let told = flows.into_iter().map(|it| {
         let mut told = flow(it, view, Rate::ZERO);
         for (link, counted) in told.links.iter_mut().zip(it.tally.links()) {
@@ -143,8 +147,6 @@ fn protocol(number: u8) -> String {
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-/// Flows in one answer to `why` of each session.
-const MOST_REASONS: usize = 20;
 
 #[cfg(test)]
 mod tests {
@@ -203,7 +205,8 @@ mod tests {
         let links: Vec<_> = flow.links.iter().map(|it| it.link.as_str()).collect();
         assert_eq!(links, ["dsl", "(unknown link)"]);
         assert!(flow.links.iter().all(|link| link.chosen.is_empty()));
-        let told = with_reasons(&view());
+        let own = view();
+        let told = with_reasons(&own.session.as_ref().unwrap().flows, &own, 9);
         let chosen = &told[0].links[0].chosen;
         let counts: Vec<_> = chosen
             .iter()

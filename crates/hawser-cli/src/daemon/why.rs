@@ -7,6 +7,7 @@ use hawser_control::{
     ErrorReason, Response, Role, WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession,
     WhySpan, WhyStream,
 };
+use hawser_session::PacketFlow;
 use hawser_session::recorder::{LinkSummary, Note, Recorder, Summary, Verdict};
 use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
@@ -158,7 +159,10 @@ fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) 
         streams: streams.collect(),
         packet_flows: match stream {
             Some(_) => Vec::new(),
-            None => packet_flows::with_reasons(view),
+            None => {
+                let flows = view.session.iter().flat_map(|session| &session.flows);
+                packet_flows::with_reasons(flows, view, MOST_FLOWS)
+            }
         },
         events: events(view, summary, now),
         received: None,
@@ -167,10 +171,12 @@ fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) 
 
 /// Returns a session's reasons for its far end: by the numbers of links, which are the client's,
 /// and with the most of what is many. `None` for a stream on which nothing was sent.
+///
+/// `flows`: the session's flows of packets, where it is not about one stream.
 pub(crate) fn for_far_end(
     (recorder, now): (&Recorder, Instant),
     scheduler: &'static str,
-    stream: Option<StreamId>,
+    (stream, flows): (Option<StreamId>, &[PacketFlow]),
 ) -> Option<WhySession> {
     let summary = recorder
         .is_on()
@@ -196,6 +202,7 @@ pub(crate) fn for_far_end(
     told.streams
         .sort_by_key(|it| std::cmp::Reverse(it.bytes_sent));
     told.streams.truncate(MOST_FOR_FAR_END.streams);
+    told.packet_flows = packet_flows::with_reasons(flows, &view, MOST_FOR_FAR_END.flows);
     let excess = told.events.len().saturating_sub(MOST_FOR_FAR_END.events);
     told.events.drain(..excess);
     Some(told)
@@ -334,6 +341,7 @@ fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
 struct MostForFarEnd {
     links: usize,
     streams: usize,
+    flows: usize,
     events: usize,
 }
 
@@ -346,7 +354,10 @@ const MOST: Most = Most {
 const MOST_FOR_FAR_END: MostForFarEnd = MostForFarEnd {
     links: 8,
     streams: 64,
+    flows: 8,
     events: 32,
 };
+/// Flows of packets of each session.
+const MOST_FLOWS: usize = 20;
 /// Connections in an answer that names no number.
 const LATEST: usize = 20;

@@ -28,6 +28,41 @@ fn carried(flow: &Value, link: &str) -> u64 {
     own.map(bytes).sum()
 }
 
+/// The gateway says why its answers went as they did, by the names of links here.
+fn the_gateway_tells_its_reasons(net: &Internet) {
+    let report: Value =
+        serde_json::from_str(&net.place.run("client", &["why", "--json"]).out).unwrap();
+    let told = &report["sessions"][0]["received"]["packet_flows"];
+    let told = told
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["protocol"] == "udp");
+    let links = told.unwrap()["links"].as_array().unwrap();
+    let is_own = |it: &Value| it["link"] == "dsl" || it["link"] == "lte";
+    assert!(!links.is_empty() && links.iter().all(is_own), "{report}");
+}
+
+fn another_policy_holds_at_once(net: &Internet, log: &impl Fn() -> String) {
+    let set = net
+        .place
+        .run("client", &["policy", "set", "--packet-scheduler", "wrr"]);
+    assert_eq!(set.code, 0, "{set:?}");
+    let status = net.place.status("client").unwrap();
+    assert_eq!(status["sessions"][0]["packet_scheduler"], "wrr", "{status}");
+    let takes_turns = || {
+        let why = net.place.run("client", &["why"]).out;
+        let why: Vec<_> = why.split_whitespace().collect();
+        why.join(" ").contains("since it was its turn")
+    };
+    until("packets take turns", takes_turns, log);
+    let set = net
+        .place
+        .run("client", &["policy", "set", "--packet-scheduler", "fast"]);
+    assert_eq!(set.code, 2, "{set:?}");
+    assert!(set.err.contains("allowed are wrr wrrb ikr"), "{set:?}");
+}
+
 // long: the life of one flow.
 #[test]
 fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
@@ -96,24 +131,8 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
             "{why}"
         );
 
-        // Another policy holds at once.
-        let set = net
-            .place
-            .run("client", &["policy", "set", "--packet-scheduler", "wrr"]);
-        assert_eq!(set.code, 0, "{set:?}");
-        let status = net.place.status("client").unwrap();
-        assert_eq!(status["sessions"][0]["packet_scheduler"], "wrr", "{status}");
-        let takes_turns = || {
-            let why = shown(&["why"]);
-            let why: Vec<_> = why.split_whitespace().collect();
-            why.join(" ").contains("since it was its turn")
-        };
-        until("packets take turns", takes_turns, log);
-        let set = net
-            .place
-            .run("client", &["policy", "set", "--packet-scheduler", "fast"]);
-        assert_eq!(set.code, 2, "{set:?}");
-        assert!(set.err.contains("allowed are wrr wrrb ikr"), "{set:?}");
+        the_gateway_tells_its_reasons(&net);
+        another_policy_holds_at_once(&net, &log);
 
         // The other link takes the flow when its own is gone.
         let is_on_dsl = carried(&own(), "dsl") > carried(&own(), "lte");

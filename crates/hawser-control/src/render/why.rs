@@ -83,6 +83,9 @@ fn received_lines(far: &WhySession, role: Role, width: usize) -> Vec<String> {
     }
     let others = far.events.iter().filter(|it| it.link.is_none());
     others.for_each(|event| wrap(&mut lines, &event_text(event), width));
+    for flow in &far.packet_flows {
+        wrap(&mut lines, &packet_flows::reasons(flow), width);
+    }
     lines
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hawser_control::MAX_FAR_END;
+use hawser_control::{MAX_FAR_END, WhySession};
 use hawser_front::bonded::Bonded;
 use hawser_front::gateway::{ClientId, IncomingStream as _};
 use hawser_front::transport::DialError;
@@ -17,11 +17,20 @@ use crate::daemon::why;
 
 /// Answers with the reasons of the session that the stream belongs to: no other is looked at.
 pub(crate) async fn tell(mut stream: Bonded, of: Option<StreamId>) {
-    let told = stream
-        .get_mut()
-        .recorded(|recorder, now, policy| why::for_far_end((recorder, now), policy.name(), of));
-    let json = told.and_then(|told| serde_json::to_vec(&told).ok());
-    let Some(json) = json.filter(|json| json.len() <= MAX_FAR_END) else {
+    let flows = match of {
+        Some(_) => Vec::new(),
+        None => stream.get_mut().packet_flows(FLOWS),
+    };
+    let mut told = stream.get_mut().recorded(|recorder, now, policy| {
+        why::for_far_end((recorder, now), policy.name(), (of, &flows))
+    });
+    let mut json = written(told.as_ref());
+    if let (None, Some(told)) = (&json, &mut told) {
+        // Those with many links and reasons are the longest part.
+        told.packet_flows.clear();
+        json = written(Some(told));
+    }
+    let Some(json) = json else {
         stream.refuse(DialError::Internal);
         return;
     };
@@ -29,6 +38,12 @@ pub(crate) async fn tell(mut stream: Bonded, of: Option<StreamId>) {
     if stream.write_all(&json).await.is_ok() {
         finish(stream).await;
     }
+}
+
+/// `None` of nothing, and of what is too long.
+fn written(told: Option<&WhySession>) -> Option<Vec<u8>> {
+    let json = serde_json::to_vec(told?).ok()?;
+    (json.len() <= MAX_FAR_END).then_some(json)
 }
 
 /// How often each client has asked lately: an answer looks through what its session has recorded.
@@ -58,6 +73,8 @@ impl ReasonsTold {
     }
 }
 
+/// The latest flows of packets among which those that have moved most are told.
+const FLOWS: usize = 64;
 /// Answers for one client in this time.
 const MOST: u32 = 20;
 const SPAN: Duration = Duration::from_secs(10);
