@@ -11,7 +11,9 @@ use hawser_types::ByteCount;
 pub struct SessionConfig {
     /// The policy that places bulk chunks.
     pub scheduler: ChunkPolicy,
-    /// The policy that places the packets of tunnels, which the driver has.
+    /// The policy that places the packets of tunnels, which the driver has. For Hawser's own
+    /// programs: others carry no packets.
+    #[doc(hidden)]
     pub packet_scheduler: PacketPolicy,
     /// For gateways: a client's user may choose the policy for what the gateway sends to it.
     pub follows_scheduler: bool,

@@ -114,7 +114,8 @@ impl Listing {
         by_visibility: bool,
         types: &BTreeSet<String>,
     ) {
-        for (n, field) in fields.iter().enumerate() {
+        let shown = fields.iter().enumerate();
+        for (n, field) in shown.filter(|(_, field)| !is_hidden(&field.attrs)) {
             if by_visibility && !is_public(&field.vis) {
                 // A struct with private fields can't be made or matched as a whole.
                 self.lines.insert(format!("{of}: private fields"));
@@ -147,10 +148,7 @@ impl Listing {
         for item in &it.items {
             match item {
                 ImplItem::Fn(function) if is_public(&function.vis) => {
-                    let hidden = function
-                        .attrs
-                        .iter()
-                        .any(|it| text_of(&it.meta) == "doc(hidden)");
+                    let hidden = is_hidden(&function.attrs);
                     if !hidden && !is_for_tests(&function.attrs) {
                         let line = format!("{name}::{}", text_of(&function.sig));
                         self.add(line, &function.sig, types);
@@ -316,6 +314,12 @@ fn is_of(it: &ItemImpl, name: &str) -> bool {
             .is_some_and(|last| last.ident == name),
         _ => false,
     }
+}
+
+/// For Hawser's own programs.
+fn is_hidden(attributes: &[Attribute]) -> bool {
+    let mut attributes = attributes.iter();
+    attributes.any(|it| text_of(&it.meta) == "doc(hidden)")
 }
 
 /// Derives and attributes that are part of the interface.
