@@ -41,7 +41,7 @@ pub(crate) use many_clients::{
     Answers, Ask, Load, Loaded, MAX_CLIENTS, ManyClients, address, identity,
     run as run_many_clients,
 };
-pub(crate) use quic::{QuicOrder, run as run_quic};
+pub(crate) use quic::{QuicControl, QuicOrder, run as run_quic};
 pub(crate) use server::serve_all;
 pub use server::{port, serve, serve_until_ended};
 

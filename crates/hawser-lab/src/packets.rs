@@ -1,5 +1,6 @@
-//! Packets over all links: iperf3 and ping by `hawser run --tun`, beside each link alone.
+//! Packets over all links: iperf3, QUIC and ping by `hawser run --tun`, beside each link alone.
 
+mod quic;
 mod stage;
 mod tools;
 mod unshaped;
@@ -14,7 +15,7 @@ use self::tools::Udp;
 pub(crate) use self::unshaped::{UnshapedOptions, run as run_unshaped};
 use crate::experiment::{Directions, Findings, Head};
 use crate::measure::{Bench, Programs, StepError, alike, available_controls, quickest_link};
-use crate::meter::Congestion;
+use crate::meter::{Congestion, QuicControl};
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
 use crate::text_table::aligned;
@@ -39,16 +40,18 @@ pub(crate) struct PacketsReport {
     head: Head,
     span_seconds: f64,
     verdicts: Vec<Verdict>,
-    tcp: Vec<TcpRow>,
+    tcp: Vec<FlowRow>,
+    quic: Vec<FlowRow>,
     udp: Vec<UdpRow>,
     calls: Vec<CallRow>,
     failures: Vec<String>,
 }
 
-/// One TCP connection inside, beside the same on each link alone.
+/// One connection inside, beside the same on each link alone.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct TcpRow {
+struct FlowRow {
+    protocol: &'static str,
     direction: Direction,
     congestion: &'static str,
     /// Goodput on each link alone, in Mbit/s.
@@ -93,6 +96,7 @@ pub(crate) fn run(
         span_seconds: options.seconds as f64,
         verdicts: Vec::new(),
         tcp: Vec::new(),
+        quic: Vec::new(),
         udp: Vec::new(),
         calls: Vec::new(),
         failures: Vec::new(),
@@ -109,6 +113,10 @@ pub(crate) fn run(
         for control in available_controls() {
             let row = measurement.tcp(direction, control);
             report.take("tcp", row, |report, row| report.tcp.push(row));
+        }
+        for control in QuicControl::ALL {
+            let row = measurement.quic(direction, control);
+            report.take("quic", row, |report, row| report.quic.push(row));
         }
     }
     for what in Call::ALL {
@@ -153,7 +161,7 @@ impl Call {
 }
 
 impl Measurement<'_> {
-    fn tcp(&self, direction: Direction, control: Congestion) -> Result<TcpRow, StepError> {
+    fn tcp(&self, direction: Direction, control: Congestion) -> Result<FlowRow, StepError> {
         let seconds = self.options.seconds;
         let links = self.bench.lab().links().iter();
         let alone = links
@@ -162,13 +170,29 @@ impl Measurement<'_> {
                 self.stage.tcp(way, direction, control, seconds)
             })
             .collect::<Result<_, _>>()?;
-        let row = TcpRow {
+        let row = FlowRow {
+            protocol: "tcp",
             direction,
             congestion: control.name(),
             alone,
             tunnel: self.stage.tcp(Way::Tunnel, direction, control, seconds)?,
         };
         eprintln!("  tcp: {row:?}");
+        Ok(row)
+    }
+
+    fn quic(&self, direction: Direction, control: QuicControl) -> Result<FlowRow, StepError> {
+        let (scenario, seconds) = (self.scenario, self.options.seconds);
+        let (stage, bench) = (&self.stage, self.bench);
+        let (alone, tunnel) = quic::measure(scenario, bench, stage, direction, control, seconds)?;
+        let row = FlowRow {
+            protocol: "quic",
+            direction,
+            congestion: control.name(),
+            alone,
+            tunnel,
+        };
+        eprintln!("  quic: {row:?}");
         Ok(row)
     }
 
@@ -223,6 +247,10 @@ impl PacketsReport {
         }
     }
 
+    fn flows(&self) -> impl Iterator<Item = &FlowRow> {
+        self.tcp.iter().chain(&self.quic)
+    }
+
     fn judge(&self, scenario: &Scenario) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for row in &self.udp {
@@ -240,8 +268,9 @@ impl PacketsReport {
                 Asked::AtMost(0.0),
             ));
         }
-        for row in &self.tcp {
-            let name = |what| format!("{} {}: {what}", row.congestion, row.direction.name());
+        for row in self.flows() {
+            let kind = [row.protocol, row.congestion, row.direction.name()].join(" ");
+            let name = |what| format!("{kind}: {what}");
             let is_alike = alike(scenario, row.direction) > 0;
             let asked = if is_alike { ALIKE } else { UNLIKE };
             let sum: f64 = row.alone.iter().sum();
@@ -283,10 +312,10 @@ impl Findings for PacketsReport {
     fn table(&self) -> String {
         let title = format!("packets by the tunnel, {} s each", self.span_seconds);
         let mut rows = vec![cells(["", "", "alone, Mbit/s", "tunnel"])];
-        for row in &self.tcp {
+        for row in self.flows() {
             let alone: Vec<_> = row.alone.iter().map(|it| format!("{it:.1}")).collect();
             rows.push(cells([
-                &format!("tcp {}", row.congestion),
+                &format!("{} {}", row.protocol, row.congestion),
                 row.direction.name(),
                 &alone.join(" + "),
                 &format!("{:.1}", row.tunnel),

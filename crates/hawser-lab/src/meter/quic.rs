@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
+use quinn::congestion::BbrConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig, VarInt};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -27,15 +28,39 @@ pub(crate) struct QuicOrder {
     /// This end's addresses, one for each connection
     #[arg(long, required = true, value_delimiter = ',')]
     locals: Vec<IpAddr>,
-    /// The peer's, in the same order; without any, the peer begins, and sends
+    /// The peer's, in the same order; without any, the peer begins
     #[arg(long, value_delimiter = ',')]
     remotes: Vec<IpAddr>,
+    /// The end that begins receives, in place of sending
+    #[arg(long)]
+    pull: bool,
+    /// Congestion control of this end
+    #[arg(long, default_value = "cubic")]
+    congestion: QuicControl,
     /// Bytes over all of them, in equal parts
     #[arg(long)]
     bytes: u64,
     /// Bytes of one write
     #[arg(long)]
     message: usize,
+}
+
+/// Congestion controls of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum QuicControl {
+    Cubic,
+    Bbr,
+}
+
+impl QuicControl {
+    pub(crate) const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 /// Sends or receives.
@@ -57,23 +82,25 @@ struct Part {
 impl QuicOrder {
     async fn run(&self) -> anyhow::Result<AssociationOutcome> {
         let mut parts = JoinSet::new();
-        let receives = self.remotes.is_empty();
+        let listens = self.remotes.is_empty();
         ensure!(
-            receives || self.remotes.len() == self.locals.len(),
+            listens || self.remotes.len() == self.locals.len(),
             "one remote address for each local one"
         );
-        let bytes = self.bytes / self.locals.len() as u64;
+        let sends = listens == self.pull;
+        let (bytes, message) = (self.bytes / self.locals.len() as u64, self.message);
         for (index, local) in self.locals.iter().enumerate() {
             let endpoint = self.endpoint(SocketAddr::new(*local, UDP_PORT))?;
-            match self.remotes.get(index) {
-                None => parts.spawn(receive(endpoint)),
-                Some(remote) => {
-                    let remote = SocketAddr::new(*remote, UDP_PORT);
-                    parts.spawn(send(endpoint, remote, bytes, self.message))
+            let remote = self.remotes.get(index);
+            let remote = remote.map(|remote| SocketAddr::new(*remote, UDP_PORT));
+            parts.spawn(async move {
+                match sends {
+                    true => send(endpoint, remote, bytes, message).await,
+                    false => receive(endpoint, remote).await,
                 }
-            };
+            });
         }
-        if receives {
+        if listens {
             // The parent process waits for the line.
             println!("listening");
         }
@@ -85,7 +112,7 @@ impl QuicOrder {
         let ended = done.iter().map(|part| part.ended).max();
         let spans = began.zip(ended).context("no connection")?;
         Ok(AssociationOutcome {
-            role: if receives { "receive" } else { "send" }.to_owned(),
+            role: if sends { "send" } else { "receive" }.to_owned(),
             bytes: done.iter().map(|part| part.bytes).sum(),
             wrong: done.iter().map(|part| part.wrong).sum(),
             seconds: (spans.1 - spans.0).as_secs_f64(),
@@ -99,6 +126,12 @@ impl QuicOrder {
         transport.stream_receive_window(VarInt::from_u32(BUFFER));
         transport.receive_window(VarInt::from_u32(BUFFER));
         transport.send_window(BUFFER.into());
+        match self.congestion {
+            QuicControl::Cubic => {}
+            QuicControl::Bbr => {
+                transport.congestion_controller_factory(Arc::new(BbrConfig::default()));
+            }
+        }
         let transport = Arc::new(transport);
         let endpoint = match self.remotes.is_empty() {
             true => {
@@ -118,13 +151,22 @@ impl QuicOrder {
     }
 }
 
+/// Connects to the peer, or waits until it does.
+async fn connect(endpoint: &Endpoint, remote: Option<SocketAddr>) -> anyhow::Result<Connection> {
+    if let Some(remote) = remote {
+        return Ok(endpoint.connect(remote, "lab")?.await?);
+    }
+    let incoming = endpoint.accept().await.context("no connection arrived")?;
+    Ok(incoming.await?)
+}
+
 async fn send(
     endpoint: Endpoint,
-    remote: SocketAddr,
+    remote: Option<SocketAddr>,
     bytes: u64,
     message: usize,
 ) -> anyhow::Result<Part> {
-    let connection = endpoint.connect(remote, "lab")?.await?;
+    let connection = connect(&endpoint, remote).await?;
     let began = Instant::now();
     let mut stream = connection.open_uni().await?;
     let mut place = 0;
@@ -146,9 +188,8 @@ async fn send(
     })
 }
 
-async fn receive(endpoint: Endpoint) -> anyhow::Result<Part> {
-    let incoming = endpoint.accept().await.context("no connection arrived")?;
-    let connection = incoming.await?;
+async fn receive(endpoint: Endpoint, remote: Option<SocketAddr>) -> anyhow::Result<Part> {
+    let connection = connect(&endpoint, remote).await?;
     let mut stream = connection.accept_uni().await?;
     let (mut began, mut place, mut wrong) = (None, 0, 0);
     while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
@@ -262,20 +303,33 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_sent_over_a_connection_arrives_and_is_checked() {
-        let order = |remotes| QuicOrder {
-            locals: vec![Ipv4Addr::LOCALHOST.into()],
-            remotes,
-            bytes: 300_000,
-            message: 7_000,
-        };
-        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listening = order(Vec::new()).endpoint(local).unwrap();
-        let remote = listening.local_addr().unwrap();
-        let begins = order(vec![remote.ip()]).endpoint(local).unwrap();
-        let (sent, received) =
-            tokio::join!(send(begins, remote, 300_000, 7_000), receive(listening));
-        let received = received.unwrap();
-        assert_eq!(sent.unwrap().bytes, 300_000);
-        assert_eq!((received.bytes, received.wrong), (300_000, 0));
+        for pull in [false, true] {
+            let order = |remotes| QuicOrder {
+                locals: vec![Ipv4Addr::LOCALHOST.into()],
+                remotes,
+                pull,
+                congestion: QuicControl::Bbr,
+                bytes: 300_000,
+                message: 7_000,
+            };
+            let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let listening = order(Vec::new()).endpoint(local).unwrap();
+            let remote = listening.local_addr().unwrap();
+            let begins = order(vec![remote.ip()]).endpoint(local).unwrap();
+            let remote = Some(remote);
+            let (sent, received) = match pull {
+                false => tokio::join!(
+                    send(begins, remote, 300_000, 7_000),
+                    receive(listening, None)
+                ),
+                true => tokio::join!(
+                    send(listening, None, 300_000, 7_000),
+                    receive(begins, remote)
+                ),
+            };
+            let received = received.unwrap();
+            assert_eq!(sent.unwrap().bytes, 300_000);
+            assert_eq!((received.bytes, received.wrong), (300_000, 0));
+        }
     }
 }

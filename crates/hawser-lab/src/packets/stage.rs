@@ -157,7 +157,8 @@ impl<'a> Stage<'a> {
         echoes
     }
 
-    fn output(
+    /// What a program at the client prints, which lasts about so many seconds.
+    pub(super) fn output(
         &self,
         way: Way,
         program: &str,

@@ -166,6 +166,8 @@ impl Frames {
     fn write_apart(&self, write: &impl Write, frame: &[IoSlice<'_>], written: &mut Written) {
         let whole: Vec<u8> = frame.iter().flat_map(|part| part.iter().copied()).collect();
         let Ok(mut split) = Split::new(&whole) else {
+            // It was made of packets a moment ago.
+            written.dropped += 1;
             return;
         };
         let mut packet = BytesMut::new();
