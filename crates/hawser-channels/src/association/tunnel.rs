@@ -205,6 +205,9 @@ impl AssociationTunnel {
                 }
             }
         }
+        if !any {
+            self.memory.give_back();
+        }
         association.set_to_place(match (self.sender.is_empty(), turn, any) {
             (true, ..) => ToPlace::Nothing,
             (false, Turn::Any, false) => ToPlace::Later,
