@@ -252,16 +252,12 @@ impl Path {
         self.flight.is_ready(now, self.congestion.window())
     }
 
-    /// Returns what may be in flight of messages that the owner places: what fills the path, and a
-    /// short queue. The congestion window allows far more, and where acknowledgements of several
-    /// paths come together, rates seem a few per cent higher than they are, so that it would be
-    /// used.
+    /// Returns what may be in flight of messages that the owner places: what fills the path and a
+    /// short queue. The congestion window allows far more.
     pub(crate) fn placed_limit(&self) -> ByteCount {
-        let unqueued = self.congestion.unqueued();
-        unqueued.map_or(ByteCount::new(u64::MAX), |bytes| {
-            bytes
-                + ByteCount::new(bytes.as_u64() / 4)
-                + ByteCount::from(SHORT_QUEUE * self.packet_size)
+        let limit = self.congestion.short_queue();
+        limit.map_or(ByteCount::new(u64::MAX), |bytes| {
+            bytes + ByteCount::from(SHORT_QUEUE * self.packet_size)
         })
     }
 

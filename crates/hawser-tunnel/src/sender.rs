@@ -9,6 +9,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -43,8 +44,10 @@ use queue::FairQueue;
 pub struct Sender {
     policy: Box<dyn PacketScheduler>,
     queue: FairQueue,
-    /// The next packet, which waits for a path, and until when at most.
-    staged: Option<(TunnelFlow, Waiting)>,
+    /// The next packets, the first of which waits for a path, and until when at most.
+    staged: VecDeque<(TunnelFlow, Waiting)>,
+    /// The same of real-time packets.
+    staged_call: Option<(TunnelFlow, Waiting)>,
     wake_at: Option<Instant>,
     burst: Burst,
     /// The second copy of the last packet.
@@ -123,7 +126,8 @@ impl Sender {
         Self {
             policy: config.policy.scheduler(),
             queue: FairQueue::new(codel, config.max_packets, config.max_bytes, config.seed),
-            staged: None,
+            staged: VecDeque::new(),
+            staged_call: None,
             wake_at: None,
             burst: Burst::default(),
             copy: None,
@@ -165,7 +169,7 @@ impl Sender {
     /// flight are updated, so that one set of views serves for many calls.
     pub fn poll(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Placed> {
         if let Some(copy) = self.copy.take()
-            && paths.take_room(copy.path, size_of(&copy.packet))
+            && paths.take_room(copy.path, size_of(&copy.packet), true)
         {
             self.stats.copies += 1;
             let lane = self.queue.lane_mut(copy.header.flow);
@@ -213,7 +217,7 @@ impl Sender {
 
     /// Tells whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        let has_next = self.staged.is_some() || self.copy.is_some();
+        let has_next = !self.staged.is_empty() || self.staged_call.is_some() || self.copy.is_some();
         !has_next && self.burst.is_empty() && self.queue.is_empty()
     }
 
@@ -229,11 +233,7 @@ impl Sender {
     }
 
     fn place_next(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Placed> {
-        if !paths.has_room() {
-            return None;
-        }
-        let next = self.staged.take();
-        let (flow, waiting) = next.or_else(|| self.queue.pop(now, paths.totals()))?;
+        let (flow, waiting) = self.take_next(now, paths)?;
         self.wake_at = None;
         let size = size_of(&waiting.packet);
         let is_copied = self.policy() == PacketPolicy::Redundant && waiting.real_time;
@@ -246,14 +246,14 @@ impl Sender {
             },
             waited: now.since(waiting.since),
         };
-        let views = paths.views_for(size);
+        let views = paths.views_for(size, waiting.real_time);
         match self.policy.select(now, &unit, views) {
             PacketDecision::Path(path, reason) => {
-                paths.take_room(path, size);
+                paths.take_room(path, size, waiting.real_time);
                 Some(self.place(now, flow, waiting, (path, reason, paths.link(path))))
             }
             PacketDecision::Copies([first, second], reason) => {
-                paths.take_room(first, size);
+                paths.take_room(first, size, waiting.real_time);
                 self.budget.spend(size);
                 let link = paths.link(first);
                 let mut placed = self.place(now, flow, waiting, (first, reason, link));
@@ -268,10 +268,35 @@ impl Sender {
             }
             PacketDecision::Wait(until, _) => {
                 self.wake_at = until;
-                self.staged = Some((flow, waiting));
+                match waiting.real_time {
+                    true => self.staged_call = Some((flow, waiting)),
+                    false => self.staged.push_front((flow, waiting)),
+                }
                 None
             }
         }
+    }
+
+    /// Takes out the packet that is to leave next: a real-time one, if it is its flow's turn,
+    /// passes bulk that has to wait.
+    fn take_next(&mut self, now: Instant, paths: &TunnelPaths) -> Option<(TunnelFlow, Waiting)> {
+        if let Some(next) = self.staged_call.take() {
+            return Some(next);
+        }
+        if self.queue.begins_with_real_time()
+            && self.staged.len() < MAX_STAGED
+            && let Some(next) = self.queue.pop(now, paths.totals())
+        {
+            if next.1.real_time {
+                return Some(next);
+            }
+            self.staged.push_back(next);
+        }
+        if !paths.has_room() {
+            return None;
+        }
+        let staged = self.staged.pop_front();
+        staged.or_else(|| self.queue.pop(now, paths.totals()))
     }
 
     /// Numbers a packet that leaves now.
@@ -306,7 +331,8 @@ impl Sender {
     /// Gathers and arranges the next burst, where the policy has bursts.
     fn fill_burst(&mut self, now: Instant, paths: &mut TunnelPaths) {
         let wanted = self.policy.burst(paths.views());
-        let Some(wanted) = wanted.filter(|_| self.staged.is_none()) else {
+        let Some(wanted) = wanted.filter(|_| self.staged.is_empty() && self.staged_call.is_none())
+        else {
             return self.burst.release_as_is(now, paths);
         };
         if !self.burst.has_place(wanted, paths) {
@@ -368,3 +394,6 @@ impl fmt::Display for Placed {
         write!(f, "{} bytes over {path}", packet.len())
     }
 }
+
+/// Bulk that is passed at the same time.
+const MAX_STAGED: usize = 4;

@@ -126,6 +126,11 @@ fn names_from_strangers_stay_text() {
                 "id": 4, "program": MARKUP, "destination": format!("{MARKUP}\u{202e}:443"),
                 "rate_bps": 0, "bytes_sent": 0, "bytes_received": 0, "age_ms": 0,
             }],
+            "packet_flows": [{
+                "protocol": "udp", "source": "10.83.0.2:5000", "destination": "192.0.2.1:53",
+                "name": MARKUP, "links": [{ "link": MARKUP }],
+                "rate_bps": 0, "bytes_sent": 0, "bytes_received": 0, "age_ms": 0,
+            }],
         }],
     });
     // In one go, before the daemon's next status is shown instead.
@@ -136,6 +141,7 @@ fn names_from_strangers_stay_text() {
         }})"
     ));
     assert!(text.contains("&lt;img src=x"), "{text}");
+    assert!(text.contains("udp packets"), "{text}");
     assert!(!text.contains('\u{202e}'), "{text}");
     assert_eq!(
         stage

@@ -388,9 +388,11 @@ impl CongestionControl for Bbr {
         self.pacing.map(Rate::from_bytes_per_second)
     }
 
-    fn unqueued(&self) -> Option<ByteCount> {
-        let bytes = self.unqueued(1.0) + self.model.aggregated();
-        self.startup.is_over.then(|| ByteCount::new(bytes))
+    fn short_queue(&self) -> Option<ByteCount> {
+        let most = self.carried_within(LONGEST_BURST, 1.0);
+        let queue = self.model.aggregated().min(most).max(self.unqueued(0.25));
+        let bytes = ByteCount::new(self.unqueued(1.0) + queue);
+        self.startup.is_over.then_some(bytes)
     }
 
     fn on_sent(&mut self, now: Instant, _: ByteCount, flight: ByteCount) {
@@ -480,6 +482,8 @@ const LONGEST_CRUISE: Duration = Duration::from_secs(3);
 const LOSS_BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.85;
 const PROBE_RTT: Duration = Duration::from_millis(200);
+/// Longer bursts are those of a machine that was busy, and not of a link.
+const LONGEST_BURST: Duration = Duration::from_millis(3);
 const MIN_PACKETS: u64 = 4;
 const MAX_QUANTUM: u64 = 64 * 1024;
 /// Minimum pacing rate in bytes per second; less would stop the path for good.

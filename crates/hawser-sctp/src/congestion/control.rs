@@ -12,9 +12,9 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Returns the pacing rate; `None` where only the window counts.
     fn pacing(&self) -> Option<Rate>;
 
-    /// Returns the bytes in flight that fill the path and no queue; `None` while that is not known,
-    /// or never is.
-    fn unqueued(&self) -> Option<ByteCount> {
+    /// Returns the bytes in flight that fill the path and a short queue: a quarter of a round trip,
+    /// or what bursts of acknowledgements need. `None` while that is not known, or never is.
+    fn short_queue(&self) -> Option<ByteCount> {
         None
     }
 

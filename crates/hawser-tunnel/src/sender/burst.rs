@@ -157,7 +157,7 @@ impl Burst {
             let is_behind = passed[..passed_count].contains(&Some(entry.path));
             let is_due = entry.at <= now;
             let size = size_of(&entry.packet.waiting.packet);
-            if !is_behind && is_due && paths.take_room(entry.path, size) {
+            if !is_behind && is_due && paths.take_room(entry.path, size, false) {
                 return Some(self.take(place));
             }
             if !is_behind {

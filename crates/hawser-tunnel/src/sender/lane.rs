@@ -96,6 +96,10 @@ impl Lane {
         }
     }
 
+    pub(super) fn begins_with_real_time(&self) -> bool {
+        self.packets.front().is_some_and(|it| it.real_time)
+    }
+
     /// For how long nothing came; `None` while something waits.
     pub(super) fn rest(&self, now: Instant) -> Option<Duration> {
         let is_idle = self.packets.is_empty() && self.turn == Turn::None;

@@ -12,6 +12,9 @@ use hawser_wire::tunnel::TunnelHeader;
 pub struct TunnelPaths {
     views: Vec<PathView>,
     rooms: Vec<ByteCount>,
+    /// Room of each beyond that, for real-time packets: bulk takes all there is, and a call would
+    /// have to take another path.
+    reserves: Vec<ByteCount>,
 }
 
 impl TunnelPaths {
@@ -19,6 +22,7 @@ impl TunnelPaths {
     pub fn clear(&mut self) {
         self.views.clear();
         self.rooms.clear();
+        self.reserves.clear();
     }
 
     /// Adds a path, in ascending order of its number. `room`: bytes of messages, with the tunnel's
@@ -26,6 +30,7 @@ impl TunnelPaths {
     pub fn push(&mut self, view: PathView, room: ByteCount) {
         self.views.push(view);
         self.rooms.push(room);
+        self.reserves.push(RESERVE);
     }
 
     /// The paths, as after what was placed on them.
@@ -56,9 +61,10 @@ impl TunnelPaths {
     }
 
     /// The paths, ready where a packet of `size` has room.
-    pub(super) fn views_for(&mut self, size: ByteCount) -> &[PathView] {
-        for (view, room) in self.views.iter_mut().zip(&self.rooms) {
-            view.ready = *room >= size;
+    pub(super) fn views_for(&mut self, size: ByteCount, real_time: bool) -> &[PathView] {
+        let rooms = self.rooms.iter().zip(&self.reserves);
+        for (view, (room, reserve)) in self.views.iter_mut().zip(rooms) {
+            view.ready = *room >= size || real_time && *reserve >= size;
         }
         &self.views
     }
@@ -70,18 +76,25 @@ impl TunnelPaths {
     }
 
     /// Places a packet; returns whether the path is there and had room.
-    pub(super) fn take_room(&mut self, path: ChannelId, size: ByteCount) -> bool {
+    pub(super) fn take_room(&mut self, path: ChannelId, size: ByteCount, real_time: bool) -> bool {
         let Some(place) = self.views.iter().position(|view| view.channel == path) else {
             return false;
         };
-        let had_room = self.rooms[place] >= size;
+        let room = match self.rooms[place] < size && real_time {
+            true => &mut self.reserves[place],
+            false => &mut self.rooms[place],
+        };
+        let had_room = *room >= size;
         if had_room {
-            self.rooms[place] -= size;
+            *room -= size;
             self.views[place].in_flight += size;
         }
         had_room
     }
 }
+
+/// As much as some calls send between two looks.
+const RESERVE: ByteCount = ByteCount::new(4 * 1500);
 
 /// What a packet takes of a path's room.
 pub(super) fn size_of(packet: &Bytes) -> ByteCount {

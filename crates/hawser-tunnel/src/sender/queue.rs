@@ -133,6 +133,12 @@ impl FairQueue {
         }
     }
 
+    /// Tells whether the flow whose turn it is has a real-time packet.
+    pub(super) fn begins_with_real_time(&self) -> bool {
+        let first = self.new.front().or(self.old.front());
+        first.is_some_and(|flow| self.lanes[flow.index()].begins_with_real_time())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.packets == 0
     }
