@@ -96,8 +96,9 @@ impl Lane {
         }
     }
 
-    pub(super) fn begins_with_real_time(&self) -> bool {
-        self.packets.front().is_some_and(|it| it.real_time)
+    /// Whether its first packet is real-time; `None` where there is none.
+    pub(super) fn begins_with_real_time(&self) -> Option<bool> {
+        self.packets.front().map(|it| it.real_time)
     }
 
     /// For how long nothing came; `None` while something waits.

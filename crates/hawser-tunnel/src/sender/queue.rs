@@ -133,10 +133,12 @@ impl FairQueue {
         }
     }
 
-    /// Tells whether the flow whose turn it is has a real-time packet.
+    /// Tells whether the flow whose turn it is has a real-time packet. Those that have nothing any
+    /// more stand in their lists until then.
     pub(super) fn begins_with_real_time(&self) -> bool {
-        let first = self.new.front().or(self.old.front());
-        first.is_some_and(|flow| self.lanes[flow.index()].begins_with_real_time())
+        let lanes = self.new.iter().chain(&self.old).take(LOOKED_AT);
+        let mut first = lanes.filter_map(|flow| self.lanes[flow.index()].begins_with_real_time());
+        first.next().unwrap_or(false)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -261,6 +263,8 @@ fn charge(packet: &Bytes) -> ByteCount {
     ByteCount::from(packet.len() + OVERHEAD)
 }
 
+/// Flows that are looked at for a real-time packet.
+const LOOKED_AT: usize = 16;
 /// A longer round trip is one with a queue in it.
 const MAX_ADDED: Duration = Duration::from_secs(1);
 /// Bytes of a flow in each round: an Ethernet frame.

@@ -77,6 +77,34 @@ fn a_busy_flow_delays_no_other() {
 }
 
 #[test]
+fn where_bulk_has_taken_all_room_a_call_has_some_and_no_flood_of_calls_has_more() {
+    let mut sender = sender(PacketPolicy::Auto);
+    for _ in 0..10 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    let mut paths = paths(&[2500, 2500]);
+    assert_eq!(drain(&mut sender, ms(0), &mut paths).len(), 4);
+    sender.enqueue(ms(0), packet(2, 100)).unwrap();
+    let placed = drain(&mut sender, ms(0), &mut paths);
+    assert_eq!(placed.len(), 1, "{placed:?}");
+    assert_eq!(placed[0].packet.len(), 128);
+    assert!(drain(&mut sender, ms(0), &mut paths).is_empty());
+    for flow in 3..303 {
+        sender.enqueue(ms(0), packet(flow, 100)).unwrap();
+    }
+    let placed = drain(&mut sender, ms(0), &mut paths).len();
+    assert!((1..150).contains(&placed), "{placed}");
+    // Bulk that was passed goes on in its order.
+    let mut later = self::paths(&[1 << 20]);
+    let numbers: Vec<_> = drain(&mut sender, ms(1), &mut later)
+        .iter()
+        .filter(|it| it.packet.len() == 1028)
+        .map(|it| it.header.number.expand(0))
+        .collect();
+    assert_eq!(numbers, (4..10).collect::<Vec<_>>());
+}
+
+#[test]
 fn bytes_behind_a_packet_are_cut_off_and_nonsense_is_refused() {
     let mut sender = sender(PacketPolicy::Auto);
     let mut padded = udp(6, (1, 2), 10);
