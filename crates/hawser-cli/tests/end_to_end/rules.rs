@@ -53,6 +53,20 @@ fn without_an_answer_of_the_daemon_nobody_knows_which_rule_has_a_number() {
     let file = place.path("client/rules.toml");
     let before = read(&file);
     daemon.signal(Signal::STOP);
+    // Each of its threads stops when the signal reaches it.
+    let tasks = format!("/proc/{}/task", daemon.process());
+    let stands = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ")
+            .next()
+            .is_some_and(|it| it.starts_with('T'))
+    };
+    let all_stand = || {
+        std::fs::read_dir(&tasks)
+            .unwrap()
+            .all(|it| stands(it.unwrap()))
+    };
+    until("the daemon stands still", all_stand, || daemon.log());
     place
         .run("client", &["rule", "remove", "1"])
         .expect(1, "the daemon does not answer");
