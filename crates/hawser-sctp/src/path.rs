@@ -253,12 +253,15 @@ impl Path {
     }
 
     /// Returns what may be in flight of messages that the owner places: what fills the path and a
-    /// short queue. The congestion window allows far more.
+    /// short queue. The congestion window allows far more. Where a round trip is shorter than what
+    /// both ends take for a batch of packets, that would be a few packets at a time, and the rate
+    /// would stay what they allow.
     pub(crate) fn placed_limit(&self) -> ByteCount {
         let limit = self.congestion.short_queue();
-        limit.map_or(ByteCount::new(u64::MAX), |bytes| {
+        let limit = limit.map_or(ByteCount::new(u64::MAX), |bytes| {
             bytes + ByteCount::from(SHORT_QUEUE * self.packet_size)
-        })
+        });
+        limit.max((self.delivery_rate() * BATCHES).min(MOST_BATCHES))
     }
 
     /// Tells whether the congestion window has room.
@@ -364,6 +367,10 @@ fn overhead(framing: Framing) -> usize {
     framing.packet_header() + framing.data_header(StreamNumber::default(), &order, None)
 }
 
+/// Time of packets in the batches of both ends. Source: draft-ietf-ccwg-bbr, whose offload budget
+/// has three times what leaves in a millisecond, and no more than 64 KiB each.
+const BATCHES: Duration = Duration::from_millis(3);
+const MOST_BATCHES: ByteCount = ByteCount::from_kib(3 * 64);
 /// Packets in a queue that is short.
 const SHORT_QUEUE: usize = 2;
 /// Consecutive time-outs after which packets may have become too large for the path.

@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 use super::Outbound;
 use super::job::{Job, Kind};
 use super::queue::Next;
-use super::rooms::most_placed;
 use super::train::Train;
 use super::window::{LOOK_AHEAD, Record, Status};
 use crate::path::{Path, PathState, Paths};
@@ -262,7 +261,7 @@ impl Outbound {
     /// Notes for each path why nothing leaves, and until when.
     pub(super) fn on_nothing_to_do(&mut self, now: Instant, paths: &mut Paths) {
         let has_placed = self.shares.to_place != ToPlace::Nothing;
-        let is_full = |path: &Path| has_placed && path.flight.bytes() >= most_placed(path);
+        let is_full = |path: &Path| has_placed && path.flight.bytes() >= path.placed_limit();
         let places_more = self.shares.to_place == ToPlace::InTurn;
         let any_waits = self.window.has_retransmissions() || !self.queue.is_empty();
         let has_others = paths.iter().nth(1).is_some();

@@ -6,7 +6,7 @@ use hawser_sched::PathView;
 use hawser_types::{ByteCount, Instant};
 
 use super::Outbound;
-use crate::path::{Path, Paths};
+use crate::path::Paths;
 use crate::{ToPlace, Turn};
 
 impl Outbound {
@@ -32,7 +32,7 @@ impl Outbound {
             view.in_flight += waiting;
             // Beside others, who fill the window, no queue could be kept short.
             let free = match self.queue.is_empty() {
-                true => most_placed(path) - view.in_flight,
+                true => path.placed_limit() - view.in_flight,
                 false => ByteCount::new(u64::MAX),
             };
             show(view, ahead.min(free).min(ByteCount::new(most)));
@@ -45,18 +45,6 @@ impl Outbound {
     }
 }
 
-/// Returns what may be in flight on a path of messages that the owner places: what fills it and a
-/// short queue. Where a round trip is shorter than what both ends take for a batch of packets, that
-/// would be a few packets at a time, and the rate would stay what they allow.
-pub(super) fn most_placed(path: &Path) -> ByteCount {
-    let batches = (path.delivery_rate() * BATCHES).min(MOST_BATCHES);
-    path.placed_limit().max(batches)
-}
-
-/// Time of packets in the batches of both ends. Source: draft-ietf-ccwg-bbr, whose offload budget
-/// has three times what leaves in a millisecond, and no more than 64 KiB each.
-const BATCHES: Duration = Duration::from_millis(3);
-const MOST_BATCHES: ByteCount = ByteCount::from_kib(3 * 64);
 /// What may wait on a path: as much as leaves in the next moments. A path that has nothing between
 /// two looks counts as one that is not used in full, and BBR then never sees that it is. What waits
 /// has its path and can't take a better one.
