@@ -7,7 +7,7 @@ use std::process::Command;
 use hawser_skip::namespace::in_namespace_of_root;
 
 use super::internet::{Internet, SERVER, STREAM, said, with_udp};
-use super::program::{Daemon, Place, until};
+use super::program::{Daemon, kernel_captures, until};
 
 /// How packets to the server go, and the rules by which that is decided.
 fn ways() -> [String; 3] {
@@ -58,9 +58,7 @@ fn all_packets_of_a_machine_go_over_the_gateway_and_its_links_answer_by_themselv
     let test = "machine_packets::all_packets_of_a_machine_go_over_the_gateway_and_its_links_answer_by_\
                 themselves";
     in_namespace_of_root(test, || {
-        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
-        if tried.code != 0 {
-            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+        if !kernel_captures(test) {
             return;
         }
         let Some(net) = Internet::new(test) else {

@@ -6,7 +6,7 @@ use hawser_skip::namespace::{in_namespace_of_root, ip};
 use serde_json::Value;
 
 use super::internet::{Internet, with_udp};
-use super::program::{Place, until};
+use super::program::{Place, kernel_captures, until};
 
 /// The flow to the server's echo, as a daemon shows it.
 fn echoes(place: &Place, daemon: &str, protocol: &str) -> Option<Value> {
@@ -69,9 +69,7 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
     let test =
         "packet_flows::flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them";
     in_namespace_of_root(test, || {
-        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
-        if tried.code != 0 {
-            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+        if !kernel_captures(test) {
             return;
         }
         let Some(net) = Internet::new(test) else {
@@ -156,9 +154,7 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
 fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
     let test = "packet_flows::tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link";
     in_namespace_of_root(test, || {
-        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
-        if tried.code != 0 {
-            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+        if !kernel_captures(test) {
             return;
         }
         let Some(net) = Internet::new(test) else {

@@ -193,6 +193,15 @@ pub(super) fn tcp_channels(path: &Value) -> usize {
     channels.filter(|it| it["transport"].is_null()).count()
 }
 
+/// Tells whether the kernel's program may run here. If not, the test is skipped, which is told.
+pub(crate) fn kernel_captures(test: &str) -> bool {
+    let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
+    if tried.code != 0 {
+        hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+    }
+    tried.code == 0
+}
+
 /// Waits until `condition` holds; `said` explains the failure when it never does.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool, said: impl Fn() -> String) {
     let deadline = Instant::now() + PATIENCE;

@@ -6,7 +6,7 @@ use hawser_capture::{Capture, RunGroup, Settings};
 use hawser_skip::name_server::serve_names_if_asked;
 use hawser_skip::namespace::{in_namespace, in_namespace_of_root};
 
-use super::program::{Place, until};
+use super::program::{kernel_captures, until};
 use super::silent_link::{
     GATEWAY, HAWSER, Net, SERVER, answer_from, each_silent, has_mounts, with_either_silent,
 };
@@ -57,9 +57,7 @@ fn programs_find_names_in_the_kernel_although_any_one_link_is_silent() {
     let test = "program_names::programs_find_names_in_the_kernel_although_any_one_link_is_silent";
     in_namespace_of_root(test, || {
         serve_names_if_asked();
-        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
-        if tried.code != 0 {
-            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+        if !kernel_captures(test) {
             return;
         }
         each_silent(test, |net, silent| {

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::connections::serve_there;
 use super::internet::{STREAM, said, with_udp};
 use super::packets::below;
-use super::program::{Ended, Place, until};
+use super::program::{Ended, kernel_captures, until};
 use super::silent_link::HAWSER;
 use scripts::{
     ALL, ALL_SAY, ASK, CALL, HELD, MUCH, OWN, OWN_SAYS, REACHED, REFUSED, STREAM_ONLY, TALK,
@@ -324,9 +324,7 @@ fn a_router_sends_its_own_packets_by_the_same_tunnel_if_that_is_wanted() {
     let test = "router::a_router_sends_its_own_packets_by_the_same_tunnel_if_that_is_wanted";
     in_namespace_of_root(test, || {
         serve_names_if_asked();
-        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
-        if tried.code != 0 {
-            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+        if !kernel_captures(test) {
             return;
         }
         let Some(router) = Router::new(test, 2) else {

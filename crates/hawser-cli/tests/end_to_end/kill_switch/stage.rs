@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use hawser_skip::namespace::{Neighbour, ip};
 
 use crate::internet::{Internet, said};
-use crate::program::{Daemon, Ended, Place, read, until};
+use crate::program::{Daemon, Ended, Place, kernel_captures, read, until};
 
 /// What leaves by the links, as tcpdump tells it, from before Hawser starts.
 pub(super) struct Watch {
@@ -92,9 +92,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(test: &str) -> Option<Self> {
-        let tried = Place::new().run("try", &["run", "--via", "kernel", "--", "true"]);
-        if tried.code != 0 {
-            hawser_skip::skip(&format!("end_to_end::{test}"), tried.err.trim());
+        if !kernel_captures(test) {
             return None;
         }
         if Command::new("tcpdump").arg("--version").output().is_err() {
