@@ -1,12 +1,12 @@
 //! Destinations that a hostile client lets the gateway connect to.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::place::Place;
 use crate::priority;
@@ -17,7 +17,7 @@ pub struct Scene {
     sink: SocketAddr,
     silent: SocketAddr,
     source: SocketAddr,
-    closed: SocketAddr,
+    closed: ClosedPort,
     empty_datagrams: SocketAddr,
     datagrams: SocketAddr,
 }
@@ -29,8 +29,7 @@ impl Scene {
             sink: listen(|stream| Box::pin(read_all(stream))).await?,
             silent: listen(|stream| Box::pin(hold(stream))).await?,
             source: listen(|stream| Box::pin(write_all(stream))).await?,
-            // Nobody gets the port again soon: the kernel hands ports out in turns.
-            closed: TcpListener::bind(ANY_PORT).await?.local_addr()?,
+            closed: ClosedPort::hold()?,
             empty_datagrams: flooder(0)?,
             datagrams: flooder(1200)?,
         })
@@ -44,7 +43,7 @@ impl Scene {
             Place::Sink => (CONNECT_V4, self.sink),
             Place::Silent => (CONNECT_V4, self.silent),
             Place::Source => (CONNECT_V4, self.source),
-            Place::Closed => (CONNECT_V4, self.closed),
+            Place::Closed => (CONNECT_V4, self.closed.address),
             Place::EmptyDatagrams => (DATAGRAMS_V4, self.empty_datagrams),
             Place::Datagrams => (DATAGRAMS_V4, self.datagrams),
         };
@@ -53,6 +52,25 @@ impl Scene {
         out.extend_from_slice(&address.port().to_be_bytes());
         out.extend_from_slice(&[127, 0, 0, 1]);
         out
+    }
+}
+
+/// A port where every connection is refused: it has an owner, who does not listen. A port that
+/// nobody holds could go to a listener of another trial at any moment.
+#[derive(Debug)]
+struct ClosedPort {
+    address: SocketAddr,
+    _owner: TcpSocket,
+}
+
+impl ClosedPort {
+    fn hold() -> io::Result<Self> {
+        let owner = TcpSocket::new_v4()?;
+        owner.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        Ok(Self {
+            address: owner.local_addr()?,
+            _owner: owner,
+        })
     }
 }
 

@@ -227,6 +227,5 @@ fn first_stream(side: Side) -> u64 {
 }
 
 const POLL: Duration = Duration::from_millis(5);
-/// Five seconds.
 /// Half a minute: a flood of commands takes a busy machine seconds.
 const POLLS: u32 = 6000;
