@@ -31,6 +31,28 @@ pub(crate) struct Options {
     /// Direction of the flows
     #[arg(long, default_value = "both")]
     direction: Directions,
+    /// Kinds of rows to measure
+    #[arg(long, value_delimiter = ',', default_values = ["udp", "tcp", "quic", "call"])]
+    rows: Vec<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    Udp,
+    Tcp,
+    Quic,
+    Call,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Quic => "quic",
+            Self::Call => "call",
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -107,21 +129,30 @@ pub(crate) fn run(
         stage: Stage::new(&bench, programs)?,
         bench: &bench,
     };
+    let is_asked = |kind| options.rows.contains(&kind);
     for direction in options.direction.directions() {
-        let row = measurement.udp(direction);
-        report.take("udp", row, |report, row| report.udp.push(row));
-        for control in available_controls() {
-            let row = measurement.tcp(direction, control);
-            report.take("tcp", row, |report, row| report.tcp.push(row));
+        if is_asked(Kind::Udp) {
+            let row = measurement.udp(direction);
+            report.take(Kind::Udp, row, |report, row| report.udp.push(row));
         }
-        for control in QuicControl::ALL {
-            let row = measurement.quic(direction, control);
-            report.take("quic", row, |report, row| report.quic.push(row));
+        if is_asked(Kind::Tcp) {
+            for control in available_controls() {
+                let row = measurement.tcp(direction, control);
+                report.take(Kind::Tcp, row, |report, row| report.tcp.push(row));
+            }
+        }
+        if is_asked(Kind::Quic) {
+            for control in QuicControl::ALL {
+                let row = measurement.quic(direction, control);
+                report.take(Kind::Quic, row, |report, row| report.quic.push(row));
+            }
         }
     }
-    for what in Call::ALL {
-        let row = measurement.call(what);
-        report.take(what.name(), row, |report, row| report.calls.push(row));
+    if is_asked(Kind::Call) {
+        for what in Call::ALL {
+            let row = measurement.call(what);
+            report.take(Kind::Call, row, |report, row| report.calls.push(row));
+        }
     }
     bench.check_emulator()?;
     report.verdicts = report.judge(scenario);
@@ -240,10 +271,10 @@ impl Measurement<'_> {
 }
 
 impl PacketsReport {
-    fn take<T>(&mut self, what: &str, row: Result<T, StepError>, enter: impl FnOnce(&mut Self, T)) {
+    fn take<T>(&mut self, kind: Kind, row: Result<T, StepError>, enter: impl FnOnce(&mut Self, T)) {
         match row {
             Ok(row) => enter(self, row),
-            Err(error) => self.failures.push(format!("{what}: {error}")),
+            Err(error) => self.failures.push(format!("{}: {error}", kind.name())),
         }
     }
 
