@@ -110,8 +110,8 @@ impl Association {
         }
     }
 
-    /// Queues a message that leaves over one path, and is never sent again: it arrives in any
-    /// order, late, or not at all. What waits for a path that goes or falls silent is dropped.
+    /// Queues a message that leaves over one path, once: it arrives in any order, late, or not at
+    /// all. What is lost can be had by [`Self::take_lost`].
     ///
     /// # Errors
     /// Fails when the send buffer is full, the association is closing, or there is no
@@ -124,6 +124,13 @@ impl Association {
             Some(flow) => flow.outbound.send_over(&self.paths, path, payload),
             None => Err(SendError::Full),
         }
+    }
+
+    /// Returns the next message of [`Self::send_over`] that counts as lost, in the order of losses:
+    /// on its way, or since its path fell silent before it left. It may still arrive. Messages that
+    /// were too long for one packet are not returned; of very many, the latest are.
+    pub fn take_lost(&mut self) -> Option<Bytes> {
+        self.flow.as_mut()?.outbound.take_lost()
     }
 
     /// Shows the paths that [`Self::send_over`] may use, in ascending order of their numbers, each

@@ -190,12 +190,25 @@ impl Outbound {
         Ok(())
     }
 
+    /// Returns the next message of [`Self::send_over`] that was lost, or did not leave since its
+    /// path fell silent. Those that were sent in parts are not returned.
+    pub(crate) fn take_lost(&mut self) -> Option<Bytes> {
+        self.placed.pop_lost()
+    }
+
     /// Gives up what waits for a path.
     fn drop_placed(&mut self, path: PathId) {
         for chunk in self.placed.remove_path(path) {
-            self.window.end_placed(chunk, Status::Abandoned);
+            self.lose_placed(chunk);
         }
         self.abandon.advance(&self.window);
+    }
+
+    /// Gives up a placed chunk.
+    fn lose_placed(&mut self, chunk: u64) {
+        if let Some(message) = self.window.end_placed(chunk, Status::Abandoned) {
+            self.placed.on_lost(message);
+        }
     }
 
     /// Sets how much the owner holds back.

@@ -151,7 +151,8 @@ impl Pair {
             4 => {
                 let place = usize::from(value);
                 if place < self.flying.len() {
-                    self.flying.remove(place);
+                    let (_, lost) = self.flying.remove(place);
+                    self.sender.repair(self.now, lost.header, lost.packet);
                 }
             }
             5 => self.pass(Duration::from_millis(u64::from(value))),
@@ -226,7 +227,7 @@ impl Pair {
                 variation: Duration::from_millis(u64::from(value >> 4)),
             })
             .collect();
-        self.receiver.set_paths(&paths);
+        self.receiver.set_paths(self.now, &paths);
     }
 
     fn attack(&mut self, script: &mut &[u8]) {

@@ -29,6 +29,8 @@ pub use paths::PathDelay;
 /// one path, that path decides alone. In any case it is lost when others have waited for as long
 /// as packets are late here, see [`ReceiverConfig::max_hold`].
 ///
+/// A lost packet is sent once more, which others wait for, see [`ReceiverConfig::max_repair`].
+///
 /// A packet that comes after that is handed on late, once. Packets that the sender marked as unheld
 /// are handed on at once.
 #[derive(Debug)]
@@ -55,6 +57,9 @@ pub struct ReceiverConfig {
     pub max_packets: usize,
     /// Longest wait for a missing packet, whatever was measured.
     pub max_hold: Duration,
+    /// Longest wait, beyond that, for a lost packet to be sent once more: a round trip of the
+    /// longest path and what that varies by. Zero where the sender does not.
+    pub max_repair: Duration,
 }
 
 /// A packet that is handed on.
@@ -129,11 +134,11 @@ impl Receiver {
         lane.count(now, link, bytes, &outcome);
         match outcome {
             Outcome::Now { packet, waited } => {
-                self.paths.on_lateness(now, path, waited);
+                self.on_lateness(&arrival, waited);
                 self.deliver(flow, packet, false);
             }
             Outcome::Late { packet, waited } => {
-                self.paths.on_lateness(now, path, waited);
+                self.on_lateness(&arrival, waited);
                 self.stats.late += 1;
                 self.deliver(flow, packet, true);
             }
@@ -147,18 +152,18 @@ impl Receiver {
         self.drain(flow, &mut lane);
         self.wait(flow, &mut lane);
         self.lanes[flow.index()] = Some(lane);
-        self.resolve(path);
+        self.resolve(now, path);
         self.squeeze();
     }
 
     /// Sets which paths are usable, with what is known of them. All others are forgotten. Before
     /// the first call every path that brings something is usable.
-    pub fn set_paths(&mut self, paths: &[PathDelay]) {
+    pub fn set_paths(&mut self, now: Instant, paths: &[PathDelay]) {
         self.paths.set(paths);
         for delay in paths {
-            self.resolve(delay.path);
+            self.resolve(now, delay.path);
         }
-        self.resolve_by_all();
+        self.resolve_by_all(now);
     }
 
     /// Returns the next packet to hand on.
@@ -176,7 +181,7 @@ impl Receiver {
         while let Some((at, flow)) = self.deadlines.first().copied()
             && at <= now
         {
-            self.give_up(flow);
+            self.miss(now, flow);
         }
     }
 
@@ -215,6 +220,13 @@ impl Receiver {
         lane.unwrap_or_else(|| Box::new(Lane::new(arrival)))
     }
 
+    /// Notes how long others had to wait. What was sent twice says nothing of its path.
+    fn on_lateness(&mut self, arrival: &Arrival<'_>, waited: Duration) {
+        if !arrival.header.copied {
+            self.paths.on_lateness(arrival.now, arrival.path, waited);
+        }
+    }
+
     fn on_held(&mut self, charge: ByteCount) {
         self.held_bytes += charge;
         self.held_packets += 1;
@@ -246,6 +258,11 @@ impl Receiver {
         let Some((proof, since)) = lane.waits() else {
             return;
         };
+        if let Some(deadline) = lane.repair_deadline() {
+            lane.waiting = Some((deadline, Proof::None));
+            self.deadlines.insert((deadline, flow));
+            return;
+        }
         let limit = match proof {
             Proof::Path(path, _) => self.paths.path_limit(path, self.config.max_hold),
             Proof::All(_) | Proof::None => self.hold_limit(),
@@ -271,24 +288,24 @@ impl Receiver {
         }
     }
 
-    /// Gives up what is proven to be lost now that a path has delivered more.
-    fn resolve(&mut self, path: PathId) {
+    /// Misses what is proven to be lost now that a path has delivered more.
+    fn resolve(&mut self, now: Instant, path: PathId) {
         let highest = self.paths.highest(path).unwrap_or(0);
         let of_path = (path, 0, TunnelFlow::default())..(path, highest, TunnelFlow::default());
         while let Some((_, _, flow)) = self.by_path.range(of_path.clone()).next().copied() {
-            self.give_up(flow);
+            self.miss(now, flow);
         }
-        self.resolve_by_all();
+        self.resolve_by_all(now);
     }
 
-    fn resolve_by_all(&mut self) {
+    fn resolve_by_all(&mut self, now: Instant) {
         let Some(reached) = self.paths.reached_by_all() else {
             return;
         };
         while let Some((place, flow)) = self.by_all.first().copied()
             && place < reached
         {
-            self.give_up(flow);
+            self.miss(now, flow);
         }
     }
 
@@ -302,6 +319,27 @@ impl Receiver {
             self.stats.squeezed += 1;
             self.give_up(flow);
         }
+    }
+
+    /// What is missing in front of a flow's packets has to be sent once more. Where that was waited
+    /// for, it is given up.
+    fn miss(&mut self, now: Instant, flow: TunnelFlow) {
+        let repair = self.paths.repair_limit(self.config.max_repair);
+        let lane = self.lanes.get_mut(flow.index()).and_then(Option::as_mut);
+        let Some(lane) = lane.filter(|lane| lane.repair_deadline().is_none()) else {
+            return self.give_up(flow);
+        };
+        let Some((deadline, _)) = lane.waiting.filter(|_| !repair.is_zero()) else {
+            return self.give_up(flow);
+        };
+        // That it is lost may have been known before its turn came.
+        lane.await_repair(deadline.min(now) + repair);
+        let Some(mut lane) = self.lanes[flow.index()].take() else {
+            return;
+        };
+        self.stop_waiting(flow, &lane);
+        self.wait(flow, &mut lane);
+        self.lanes[flow.index()] = Some(lane);
     }
 
     /// Goes past what is missing in front of a flow's packets.
@@ -326,6 +364,7 @@ impl Default for ReceiverConfig {
             max_bytes: ByteCount::from_mib(16),
             max_packets: 8192,
             max_hold: Duration::from_millis(500),
+            max_repair: Duration::from_millis(400),
         }
     }
 }

@@ -6,6 +6,7 @@ mod flows;
 mod lane;
 mod paths;
 mod queue;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use codel::CodelConfig;
 use lane::Waiting;
 use paths::size_of;
 use queue::FairQueue;
+use repair::{Lost, Repairs};
 
 /// Queues packets fairly and says over which path each one leaves.
 ///
@@ -52,6 +54,7 @@ pub struct Sender {
     burst: Burst,
     /// The second copy of the last packet.
     copy: Option<Placed>,
+    repairs: Repairs,
     budget: CopyBudget,
     stats: SenderStats,
 }
@@ -106,6 +109,8 @@ pub struct SenderStats {
     pub placed: u64,
     /// Second copies placed.
     pub copies: u64,
+    /// Packets that were lost on their way and placed once more.
+    pub repaired: u64,
     /// Packets dropped since a queue stood.
     pub dropped: u64,
     /// Packets dropped since memory was used up.
@@ -131,6 +136,7 @@ impl Sender {
             wake_at: None,
             burst: Burst::default(),
             copy: None,
+            repairs: Repairs::default(),
             budget: CopyBudget::default(),
             stats: SenderStats::default(),
         }
@@ -165,6 +171,12 @@ impl Sender {
         Ok(flow)
     }
 
+    /// Takes back a packet that was lost on its way, with its header. It leaves once more, before
+    /// all others, and keeps its place in its flow. One that was sent twice is given up.
+    pub fn repair(&mut self, now: Instant, header: TunnelHeader, packet: Bytes) {
+        self.repairs.push(now, header, packet);
+    }
+
     /// Returns the next packet that leaves. `paths` has the usable paths; its room and what is in
     /// flight are updated, so that one set of views serves for many calls.
     pub fn poll(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Placed> {
@@ -176,6 +188,9 @@ impl Sender {
             let bytes = ByteCount::from(copy.packet.len());
             lane.tally.on_copied(paths.link(copy.path), bytes);
             return Some(copy);
+        }
+        if let Some((lost, path, reason)) = self.repairs.pop(now, &mut *self.policy, paths) {
+            return Some(self.place_again(lost, path, reason, paths.link(path)));
         }
         self.fill_burst(now, paths);
         if let Some(ready) = self.burst.pop(now, paths) {
@@ -190,8 +205,12 @@ impl Sender {
     /// Returns when to call [`Self::poll`] although no path has got more room; `None` means not
     /// before.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let both = [self.burst.poll_timeout(), self.wake_at];
-        both.into_iter().flatten().min()
+        let all = [
+            self.burst.poll_timeout(),
+            self.repairs.poll_timeout(),
+            self.wake_at,
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// Replaces the policy, also for packets that wait.
@@ -218,7 +237,8 @@ impl Sender {
     /// Tells whether nothing waits.
     pub fn is_empty(&self) -> bool {
         let has_next = !self.staged.is_empty() || self.staged_call.is_some() || self.copy.is_some();
-        !has_next && self.burst.is_empty() && self.queue.is_empty()
+        let is_sent = self.burst.is_empty() && self.repairs.is_empty();
+        !has_next && is_sent && self.queue.is_empty()
     }
 
     /// What was done so far.
@@ -324,6 +344,25 @@ impl Sender {
             path,
             header,
             packet: waiting.packet,
+            reason,
+        }
+    }
+
+    /// Counts a packet that leaves once more.
+    fn place_again(
+        &mut self,
+        Lost { header, packet, .. }: Lost,
+        path: ChannelId,
+        reason: PacketReason,
+        link: LinkIndex,
+    ) -> Placed {
+        self.stats.repaired += 1;
+        let lane = self.queue.lane_mut(header.flow);
+        lane.tally.on_copied(link, ByteCount::from(packet.len()));
+        Placed {
+            path,
+            header,
+            packet,
             reason,
         }
     }

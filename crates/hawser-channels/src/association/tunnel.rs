@@ -193,6 +193,9 @@ impl AssociationTunnel {
     /// Places packets while paths have room. Returns whether there were any.
     fn place(&mut self, now: Instant, association: &mut Association, turn: Turn) -> bool {
         let mut any = false;
+        while let Some(lost) = association.take_lost() {
+            self.repair(now, lost);
+        }
         if !self.sender.is_empty() {
             let paths = &mut self.paths;
             paths.clear();
@@ -214,6 +217,13 @@ impl AssociationTunnel {
             (false, ..) => ToPlace::InTurn,
         });
         any
+    }
+
+    /// Lets a message that was lost leave once more.
+    fn repair(&mut self, now: Instant, mut message: Bytes) {
+        if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(&mut message) {
+            self.sender.repair(now, header, message);
+        }
     }
 
     fn receive(&mut self, now: Instant, received: &Received) {
@@ -245,7 +255,7 @@ impl AssociationTunnel {
                 });
             }
         });
-        self.receiver.set_paths(&delays);
+        self.receiver.set_paths(now, &delays);
     }
 }
 

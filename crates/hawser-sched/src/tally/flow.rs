@@ -18,7 +18,7 @@ pub struct FlowTally {
     pub sent: ByteCount,
     /// Those of them that were taken for real-time.
     pub real_time: u64,
-    /// Packets that were sent a second time, over another link.
+    /// Packets that were sent a second time: over another link at once, or since they were lost.
     pub copies: u64,
     /// Packets dropped from the queue here.
     pub dropped: u64,
@@ -43,7 +43,7 @@ pub struct LinkOfFlow {
     pub link: LinkIndex,
     /// Bytes sent over it, without copies.
     pub sent: ByteCount,
-    /// Bytes sent over it that another link carried, too.
+    /// Bytes sent over it that were sent before.
     pub copied: ByteCount,
     /// Bytes received over it.
     pub received: ByteCount,
@@ -73,7 +73,7 @@ impl FlowTally {
         }
     }
 
-    /// Counts a second copy of a packet, on another link.
+    /// Counts a packet that is sent a second time.
     pub fn on_copied(&mut self, link: LinkIndex, bytes: ByteCount) {
         self.copies += 1;
         if let Some(link) = self.link_mut(link) {

@@ -149,7 +149,7 @@ impl Outbound {
         let (in_flight, is_duplicated) =
             (std::mem::take(&mut record.in_flight), record.is_duplicated);
         match record.is_placed {
-            true => self.window.end_placed(chunk, Status::Ack),
+            true => drop(self.window.end_placed(chunk, Status::Ack)),
             false => self.window.set_status(chunk, Status::Ack),
         }
         if let ([transmission], true, false, None) = (&in_flight[..], once, is_duplicated, failed) {

@@ -18,6 +18,8 @@ pub(super) struct PlacedQueue {
     chunks: u64,
     /// Number of the last message that was sent in parts.
     number: u32,
+    /// Messages that were lost, for the owner; the oldest go first.
+    lost: VecDeque<Bytes>,
 }
 
 /// What waits for one path.
@@ -35,6 +37,7 @@ impl PlacedQueue {
             paths: BTreeMap::new(),
             chunks: 0,
             number: 0,
+            lost: VecDeque::new(),
         }
     }
 
@@ -137,6 +140,19 @@ impl PlacedQueue {
         line.chunks
     }
 
+    /// Keeps a message that was lost until the owner takes it.
+    pub(super) fn on_lost(&mut self, message: Bytes) {
+        if self.lost.len() == MAX_LOST {
+            self.lost.pop_front();
+        }
+        self.lost.push_back(message);
+    }
+
+    /// Takes out the message that was lost first.
+    pub(super) fn pop_lost(&mut self) -> Option<Bytes> {
+        self.lost.pop_front()
+    }
+
     /// Returns the paths that chunks wait for.
     pub(super) fn paths(&self) -> impl Iterator<Item = PathId> {
         self.paths
@@ -145,3 +161,6 @@ impl PlacedQueue {
             .map(|(path, _)| *path)
     }
 }
+
+/// Lost messages that are kept: what a fast path has in flight when it falls silent.
+const MAX_LOST: usize = 2048;

@@ -1,5 +1,6 @@
 use std::collections::{BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use hawser_types::{ByteCount, Instant, PathId, RangeSet, StreamId};
 use hawser_wire::sctp::{Data, Framing, Tsn};
 use smallvec::SmallVec;
@@ -192,13 +193,15 @@ impl Window {
         chunk
     }
 
-    /// Ends a placed chunk: it has arrived, or is given up. Nobody needs its payload any more.
-    pub(super) fn end_placed(&mut self, chunk: u64, status: Status) {
+    /// Ends a placed chunk: it has arrived, or is given up. Returns its payload where that is a
+    /// whole message; the window does not need it any more.
+    pub(super) fn end_placed(&mut self, chunk: u64, status: Status) -> Option<Bytes> {
         self.set_status(chunk, status);
-        if let Some(record) = self.get_mut(chunk) {
-            let payload = std::mem::take(&mut record.data.payload);
-            self.bytes -= payload.len() as u64;
-        }
+        let record = self.get_mut(chunk)?;
+        let payload = std::mem::take(&mut record.data.payload);
+        let is_whole = record.data.first && record.data.last;
+        self.bytes -= payload.len() as u64;
+        is_whole.then_some(payload)
     }
 
     /// Records that the chunk leaves in this packet.

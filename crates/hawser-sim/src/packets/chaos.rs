@@ -1,6 +1,8 @@
 //! A tunnel between hosts whose links do what seeds draw: nothing may be doubled, changed, stuck or
 //! out of order beyond the rule, and memory stays bounded.
 
+mod watch;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use hawser_wire::tunnel::TunnelHeader;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use self::watch::{Arrived, Watch};
 use super::inner;
 use crate::queue::Queue;
 
@@ -96,27 +99,11 @@ enum Happening {
         link: usize,
         size: ByteCount,
     },
-}
-
-/// When and how a packet arrived first.
-#[derive(Clone, Copy, Debug)]
-struct Arrived {
-    at: Instant,
-    link: usize,
-    place: u64,
-    header: TunnelHeader,
-}
-
-/// What the receiver could know: the rule, computed a second time from all that arrived.
-#[derive(Default)]
-struct Watch {
-    /// The highest place of each usable link, and of each link that ever was.
-    highest: BTreeMap<usize, u64>,
-    ever: BTreeMap<usize, u64>,
-    /// What all usable links had reached, with when that changed.
-    reached: Vec<(Instant, u64)>,
-    /// Arrivals of each flow, in the order of time.
-    flows: BTreeMap<u16, Vec<Arrived>>,
+    /// The sender learns that a packet is lost, or believes it.
+    Loss {
+        header: TunnelHeader,
+        packet: Bytes,
+    },
 }
 
 impl Story {
@@ -236,14 +223,9 @@ impl Story {
                 variation: link.jitter / 4,
             })
             .collect();
-        self.receiver.set_paths(&delays);
-        let links = &self.links;
-        self.watch.highest.retain(|link, _| links[*link].is_used);
-        for delay in delays {
-            let link = delay.path.value() as usize;
-            self.watch.highest.entry(link).or_insert(0);
-        }
-        self.watch.note(self.now);
+        self.receiver.set_paths(self.now, &delays);
+        let usable = delays.iter().map(|delay| delay.path.value() as usize);
+        self.watch.set_usable(self.now, usable.collect());
     }
 
     fn pump(&mut self) {
@@ -267,7 +249,16 @@ impl Story {
         let at = link.free_at + link.delay + late;
         let acknowledged = Happening::Acknowledgement { link: number, size };
         self.flying.push(at + link.delay, acknowledged);
-        if !link.dark && !self.rng.random_bool(link.loss) {
+        let is_lost = link.dark || self.rng.random_bool(link.loss);
+        if is_lost || self.rng.random_bool(MISTAKEN) {
+            let noticed = at + link.delay + late;
+            let loss = Happening::Loss {
+                header: placed.header,
+                packet: placed.packet.clone(),
+            };
+            self.flying.push(noticed, loss);
+        }
+        if !is_lost {
             let arrival = Happening::Arrival {
                 link: number,
                 place: self.place,
@@ -295,6 +286,9 @@ impl Story {
         {
             match happening {
                 Happening::Acknowledgement { link, size } => self.links[link].in_flight -= size,
+                Happening::Loss { header, packet } => {
+                    self.sender.repair(self.now, header, packet);
+                }
                 Happening::Arrival {
                     link,
                     place,
@@ -352,44 +346,6 @@ impl Story {
     }
 }
 
-impl Watch {
-    fn on_arrival(&mut self, arrived: &Arrived) {
-        if let Some(highest) = self.highest.get_mut(&arrived.link) {
-            *highest = (*highest).max(arrived.place);
-        }
-        let ever = self.ever.entry(arrived.link).or_default();
-        *ever = (*ever).max(arrived.place);
-        self.note(arrived.at);
-        let flow = self.flows.entry(arrived.header.flow.value());
-        flow.or_default().push(*arrived);
-    }
-
-    fn note(&mut self, now: Instant) {
-        let reached = self.highest.values().min().copied();
-        self.reached.extend(reached.map(|reached| (now, reached)));
-    }
-
-    /// Whether the rule allowed others to go before this packet: one with a higher number had
-    /// waited for the shortest time that a receiver waits, or a later place had come on every
-    /// usable path, or on the only path that counted.
-    fn may_be_late(&self, late: &Arrived) -> bool {
-        let number_of = |it: &Arrived| it.header.number.expand(0);
-        let mut flow = self.flows[&late.header.flow.value()].iter();
-        flow.any(|other| {
-            let is_before = number_of(other) > number_of(late) && other.at <= late.at;
-            let has_waited = late.at.since(other.at) >= MIN_HOLD;
-            let is_early = other.header.early || other.header.copied;
-            let since = self.reached.partition_point(|(at, _)| *at < other.at);
-            let mut reached = self.reached[since..].iter();
-            let by_all = reached.any(|(_, reached)| *reached > other.place);
-            let distance = number_of(other) - number_of(late).min(number_of(other));
-            let by_path =
-                distance <= other.header.run.packets() && self.ever[&other.link] > other.place;
-            is_before && (has_waited || !is_early && (by_all || by_path))
-        })
-    }
-}
-
 impl Link {
     fn draw(rng: &mut SmallRng) -> Self {
         let mut sometimes = |chance: f64, most: f64| match rng.random_bool(chance) {
@@ -442,6 +398,6 @@ impl Flow {
 }
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
-/// The receiver waits for no less, but where places prove a loss.
-const MIN_HOLD: Duration = Duration::from_millis(10);
+/// Share of the packets that arrive and count as lost.
+const MISTAKEN: f64 = 0.01;
 const MAX_STEPS: u32 = 1_000_000;

@@ -24,6 +24,8 @@ pub(super) struct Lane {
     floor: u64,
     /// The entries of this flow among those that wait.
     pub(super) waiting: Option<(Instant, Proof)>,
+    /// The number that is to be sent once more, and until when that is waited for.
+    repair: Option<(u64, Instant)>,
     /// The flow that has this number now, and its counts.
     pub(super) key: Option<FlowKey>,
     pub(super) tally: FlowTally,
@@ -98,6 +100,7 @@ impl Lane {
             gaps: VecDeque::new(),
             floor: 0,
             waiting: None,
+            repair: None,
             key: None,
             tally: FlowTally::default(),
         };
@@ -195,6 +198,17 @@ impl Lane {
             }
         });
         Some((proof, front.arrived))
+    }
+
+    /// The next packet is lost, and is waited for until it was sent once more.
+    pub(super) fn await_repair(&mut self, until: Instant) {
+        self.repair = Some((self.next, until));
+    }
+
+    /// Until when the next packet is waited for, if it is to be sent once more.
+    pub(super) fn repair_deadline(&self) -> Option<Instant> {
+        let (number, until) = self.repair?;
+        (number == self.next).then_some(until)
     }
 
     /// Passes over what is missing before the first packet that waits; returns how much that is.

@@ -99,6 +99,16 @@ impl Paths {
         (4 * variation).clamp(MIN_HOLD.min(most), most)
     }
 
+    /// How long it takes until a lost packet has come once more: the peer learns of the loss with a
+    /// later packet's acknowledgement, and the packet takes another way.
+    pub(super) fn repair_limit(&self, most: Duration) -> Duration {
+        let delays = self.known.iter().filter_map(|known| known.delay);
+        let known = delays.filter(|delay| !delay.rtt.is_zero());
+        let longest = known.map(|it| it.rtt + it.rtt / 8 + 4 * it.variation).max();
+        let repair = longest.unwrap_or(UNKNOWN_REPAIR) + MIN_HOLD;
+        repair.min(most)
+    }
+
     fn find(&self, path: PathId) -> Option<&Known> {
         self.known.iter().find(|known| known.id == path)
     }
@@ -117,5 +127,7 @@ impl Paths {
 const MAX_PATHS: usize = 64;
 /// Before anything was late: what links of one kind differ by.
 const UNKNOWN_SPREAD: Duration = Duration::from_millis(50);
+/// Before any round trip was measured.
+const UNKNOWN_REPAIR: Duration = Duration::from_millis(100);
 /// Timers and batches of system calls are not more exact.
 const MIN_HOLD: Duration = Duration::from_millis(10);

@@ -28,7 +28,14 @@ struct Bench(Receiver);
 
 impl Bench {
     fn new() -> Self {
-        let mut bench = Self(Receiver::new(ReceiverConfig::default()));
+        Self::with(ReceiverConfig {
+            max_repair: Duration::ZERO,
+            ..ReceiverConfig::default()
+        })
+    }
+
+    fn with(config: ReceiverConfig) -> Self {
+        let mut bench = Self(Receiver::new(config));
         // Both paths have delivered something.
         bench.reach(NEAR, 0);
         bench.reach(FAR, 0);
@@ -38,7 +45,7 @@ impl Bench {
     /// A path delivers a packet of another flow with this place.
     fn reach(&mut self, path: PathId, place: u64) {
         self.0.paths.on_place(path, place);
-        self.0.resolve(path);
+        self.0.resolve(Instant::ZERO, path);
     }
 
     fn give(&mut self, at: u64, path: PathId, place: u64, header: &TunnelHeader) -> Vec<u64> {
@@ -167,7 +174,7 @@ fn a_path_that_is_gone_is_not_waited_for() {
         rtt: Duration::from_millis(20),
         variation: Duration::from_millis(1),
     };
-    bench.0.set_paths(&[near]);
+    bench.0.set_paths(Instant::ZERO, &[near]);
     assert_eq!(bench.taken(), [2]);
 }
 
@@ -213,7 +220,7 @@ fn each_flow_of_the_peer_is_counted_with_its_links_and_what_came_late() {
         rtt: Duration::from_millis(20),
         variation: Duration::from_millis(1),
     };
-    bench.0.set_paths(&[near]);
+    bench.0.set_paths(Instant::ZERO, &[near]);
     let packet = Bytes::from(udp(4, (1, 53), 100));
     let mut give = |number, path| {
         let packet = packet.clone();
@@ -250,4 +257,70 @@ fn each_flow_of_the_peer_is_counted_with_its_links_and_what_came_late() {
         .map(|(key, it)| (key.ports.0, it.received_packets))
         .collect();
     assert_eq!(flows, [(2, 1)]);
+}
+
+/// A receiver of packets that are sent once more when they are lost, with round trips of 20 and
+/// 80 ms. Number 1 is missing.
+fn repaired() -> Bench {
+    let mut bench = Bench::with(ReceiverConfig::default());
+    let delay = |path, rtt| PathDelay {
+        path,
+        link: DSL,
+        rtt: Duration::from_millis(rtt),
+        variation: Duration::ZERO,
+    };
+    bench.0.set_paths(ms(0), &[delay(NEAR, 20), delay(FAR, 80)]);
+    bench.give(0, NEAR, 1, &header(0));
+    assert_eq!(bench.give(1, NEAR, 3, &header(2)), []);
+    bench
+}
+
+#[test]
+fn a_lost_packet_is_waited_for_until_it_was_sent_once_more() {
+    let mut bench = repaired();
+    let limit = bench.0.hold_limit();
+    // It is lost for sure at 5 ms.
+    bench.give(4, NEAR, 4, &header(3));
+    assert_eq!(bench.give(5, FAR, 5, &header(4)), []);
+    let again = TunnelHeader {
+        copied: true,
+        ..header(1)
+    };
+    assert_eq!(bench.give(30, NEAR, 9, &again), [1, 2, 3, 4]);
+    assert_eq!(bench.0.poll_timeout(), None);
+    let stats = bench.0.stats();
+    assert_eq!((stats.skipped, stats.late), (0, 0));
+    assert_eq!(bench.0.hold_limit(), limit, "its path is no later for it");
+    // It was not lost after all.
+    assert_eq!(bench.give(60, FAR, 2, &header(1)), []);
+    assert_eq!(bench.0.stats().duplicates, 1);
+}
+
+#[test]
+fn a_packet_that_is_lost_twice_holds_others_up_for_a_round_trip() {
+    let mut bench = repaired();
+    bench.give(4, NEAR, 4, &header(3));
+    bench.give(5, FAR, 5, &header(4));
+    // A round trip of the longest path, an eighth of it, and what timers need.
+    let until = ms(5 + 90 + 10);
+    assert_eq!(bench.0.poll_timeout(), Some(until));
+    // What comes meanwhile changes nothing.
+    assert_eq!(bench.give(50, NEAR, 8, &header(5)), []);
+    assert_eq!(bench.0.poll_timeout(), Some(until));
+    bench.0.handle_timeout(until);
+    assert_eq!(bench.taken(), [2, 3, 4, 5]);
+    assert_eq!(bench.0.poll_timeout(), None);
+}
+
+#[test]
+fn without_a_proof_the_wait_for_a_repair_follows_the_wait_for_the_packet() {
+    let mut bench = repaired();
+    let held_until = ms(1) + bench.0.hold_limit();
+    assert_eq!(bench.0.poll_timeout(), Some(held_until));
+    bench.0.handle_timeout(held_until);
+    assert_eq!(bench.taken(), []);
+    let until = held_until + Duration::from_millis(90 + 10);
+    assert_eq!(bench.0.poll_timeout(), Some(until));
+    bench.0.handle_timeout(until);
+    assert_eq!(bench.taken(), [2]);
 }

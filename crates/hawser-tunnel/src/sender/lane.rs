@@ -32,6 +32,8 @@ pub(super) struct Lane {
     /// Bytes that a flow of little may send, see [`Lane::judge`].
     credit: u64,
     credit_at: Instant,
+    /// When the last packet came that was not real-time.
+    bulk_at: Option<Instant>,
 }
 
 /// A packet that waits.
@@ -66,6 +68,7 @@ impl Lane {
             run: 0,
             credit: CREDIT,
             credit_at: Instant::ZERO,
+            bulk_at: None,
         }
     }
 
@@ -73,12 +76,14 @@ impl Lane {
     pub(super) fn begin_anew(&mut self, now: Instant) {
         self.forget_path();
         (self.credit, self.credit_at) = (CREDIT, now);
+        self.bulk_at = None;
         self.codel = Codel::default();
         self.tally = FlowTally::new(now);
     }
 
     /// Judges whether a packet of so many bytes is real-time: by its class, else while its flow
-    /// carries little, of packets that are small or marked for it.
+    /// carries little, of packets that are small or marked for it. A small packet behind a large
+    /// one would overtake it, so it is not.
     pub(super) fn judge(&mut self, now: Instant, class: Class, dscp: u8, length: usize) -> bool {
         let passed = now.since(self.credit_at);
         let earned = CREDIT_RATE.saturating_mul(passed.as_micros() as u64) / 1_000_000;
@@ -89,11 +94,19 @@ impl Lane {
         let has_credit = self.credit >= length as u64;
         self.credit = self.credit.saturating_sub(length as u64);
         self.used_at = now;
-        match class {
+        let is_behind_bulk = self.bulk_at.is_some_and(|at| now.since(at) < OVERTAKES);
+        let is_real_time = match class {
             Class::RealTime => true,
             Class::Bulk => false,
-            Class::Auto => has_credit && (length <= SMALL || dscp >= REAL_TIME_DSCP),
+            Class::Auto => {
+                let is_called_so = length <= SMALL || dscp >= REAL_TIME_DSCP;
+                is_called_so && has_credit && !is_behind_bulk
+            }
+        };
+        if !is_real_time {
+            self.bulk_at = Some(now);
         }
+        is_real_time
     }
 
     /// Whether its first packet is real-time; `None` where there is none.
@@ -109,8 +122,7 @@ impl Lane {
 
     /// Path of the last packet, unless that is long ago.
     pub(super) fn home(&self, now: Instant) -> Option<ChannelId> {
-        self.path
-            .filter(|_| now.since(self.placed_at) < FORGET_HOME)
+        self.path.filter(|_| now.since(self.placed_at) < OVERTAKES)
     }
 
     pub(super) fn next_number(&mut self) -> u64 {
@@ -172,5 +184,5 @@ const REAL_TIME_DSCP: u8 = 32;
 /// A flow of little: 512 kbit/s, which is a call with video switched off, and a burst.
 const CREDIT_RATE: u64 = 64_000;
 const CREDIT: u64 = 8 * 1024;
-/// A flow that pauses for longer has no packets that another path could overtake.
-const FORGET_HOME: Duration = Duration::from_millis(500);
+/// A packet that comes later than this after another one does not overtake it, over whatever path.
+const OVERTAKES: Duration = Duration::from_millis(500);

@@ -105,6 +105,23 @@ fn where_bulk_has_taken_all_room_a_call_has_some_and_no_flood_of_calls_has_more(
 }
 
 #[test]
+fn a_small_packet_behind_a_large_one_of_its_flow_is_held_like_it() {
+    let mut sender = sender(PacketPolicy::Auto);
+    let mut paths = paths(&[1 << 20]);
+    let mut is_unheld = |at: Instant, payload| {
+        sender.enqueue(at, packet(1, payload)).unwrap();
+        let placed = drain(&mut sender, at, &mut paths);
+        placed[0].header.unheld
+    };
+    assert!(is_unheld(ms(0), 100));
+    assert!(!is_unheld(ms(10), 1000));
+    assert!(!is_unheld(ms(20), 100));
+    assert!(!is_unheld(ms(400), 100));
+    // Now nothing is left that it could overtake.
+    assert!(is_unheld(ms(1000), 100));
+}
+
+#[test]
 fn bytes_behind_a_packet_are_cut_off_and_nonsense_is_refused() {
     let mut sender = sender(PacketPolicy::Auto);
     let mut padded = udp(6, (1, 2), 10);
@@ -270,4 +287,37 @@ fn drops_are_counted_with_the_flow_whose_queue_stood() {
     let dropped: u64 = sender.flows().map(|(_, tally)| tally.dropped).sum();
     assert!(dropped > 0);
     assert_eq!(dropped, sender.stats().overflowed);
+}
+
+#[test]
+fn what_is_lost_leaves_once_more_before_all_others_and_no_third_time() {
+    let mut sender = sender(PacketPolicy::Auto);
+    for _ in 0..3 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    let first = drain(&mut sender, ms(0), &mut paths(&[1 << 20])).swap_remove(0);
+    sender.enqueue(ms(20), packet(2, 1000)).unwrap();
+    sender.repair(ms(20), first.header, first.packet.clone());
+    let placed = drain(&mut sender, ms(20), &mut paths(&[1 << 20]));
+    let [again, other] = &placed[..] else {
+        panic!("{placed:?}");
+    };
+    assert_eq!(again.packet, first.packet);
+    assert!(again.header.copied && !other.header.copied);
+    assert_eq!(again.header.number, first.header.number);
+    assert_eq!(sender.stats().repaired, 1);
+    sender.repair(ms(40), again.header, again.packet.clone());
+    assert!(sender.is_empty());
+}
+
+#[test]
+fn a_lost_packet_that_finds_no_room_is_given_up_in_the_end() {
+    let mut sender = sender(PacketPolicy::Auto);
+    sender.enqueue(ms(0), packet(1, 7000)).unwrap();
+    let first = drain(&mut sender, ms(0), &mut paths(&[1 << 20])).swap_remove(0);
+    sender.repair(ms(20), first.header, first.packet);
+    assert!(drain(&mut sender, ms(20), &mut paths(&[0])).is_empty());
+    assert!(!sender.is_empty());
+    assert!(drain(&mut sender, ms(900), &mut paths(&[1 << 20])).is_empty());
+    assert!(sender.is_empty());
 }

@@ -42,6 +42,12 @@ impl Bench {
         self.sack(next, &runs).unwrap();
     }
 
+    /// The sizes of messages that the owner gets back.
+    fn lost(&mut self) -> Vec<usize> {
+        let lost = std::iter::from_fn(|| self.outbound.take_lost());
+        lost.map(|it| it.len()).collect()
+    }
+
     fn forward(&mut self) -> Option<ForwardTsn> {
         self.outbound.poll_forward_tsn(self.now)
     }
@@ -84,7 +90,7 @@ fn a_path_without_room_holds_no_other_up() {
 }
 
 #[test]
-fn what_is_lost_is_not_sent_again_and_one_report_passes_over_all_holes() {
+fn what_is_lost_goes_back_to_the_owner_and_one_report_passes_over_all_holes() {
     let mut bench = Bench::with_rtts(&[50], &placing());
     super::hostile::open(&mut bench, 0);
     (0..12).for_each(|_| bench.place(0, 900));
@@ -97,6 +103,7 @@ fn what_is_lost_is_not_sent_again_and_one_report_passes_over_all_holes() {
         [1, 3, 5].map(|it| bench.status(it)),
         [Some(Status::Abandoned); 3]
     );
+    assert_eq!(bench.lost(), [900; 3]);
     let forward = bench.forward().unwrap();
     assert_eq!(forward.cumulative, tsn(5));
     assert_eq!(bench.forward(), None);
