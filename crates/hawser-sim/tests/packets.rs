@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hawser_scenario::{Direction, Link, Scenario};
+use hawser_scenario::{Congestion, Direction, Link, Scenario};
 use hawser_sched::packet::PacketPolicy;
 use hawser_sim::packets::{Run, chaos};
 
@@ -25,6 +25,15 @@ fn a_call_beside_bulk_stays_near_the_quickest_links_delay() {
     let report = run().call(&links("wifi-lte")).unwrap();
     assert_eq!(report.call.sent, report.call.arrived);
     assert!(report.call.delay_p99 < 20_000, "{report:?}");
+}
+
+#[test]
+fn what_a_link_loses_costs_a_connection_inside_nothing() {
+    let report = run().tcp(&links("three-unlike"), Congestion::Cubic).unwrap();
+    // One packet in 4,000 is lost, with which CUBIC can't have half of it (RFC 9438 §5.2).
+    assert!(report.goodput * 100 >= report.allowed * 85, "{report:?}");
+    // The tunnel's queue drops packets on purpose.
+    assert!(report.retransmissions <= report.dropped, "{report:?}");
 }
 
 fn run() -> Run {
