@@ -26,8 +26,8 @@ use crate::path::{Asconf, Paths};
 use crate::receive::Inbound;
 use crate::send::{Outbound, OwnerBacklog};
 use crate::{
-    AssociationConfig, Backlog, Event, LinkInfo, Local, Message, PathSnapshot, Received, Route,
-    SendError, ToPlace, Turn,
+    AssociationConfig, Backlog, Event, LinkInfo, Local, LostMessage, Message, PathSnapshot,
+    Received, Route, SendError, ToPlace, Turn,
 };
 
 /// One end of an association.
@@ -127,9 +127,9 @@ impl Association {
     }
 
     /// Returns the next message of [`Self::send_over`] that counts as lost, in the order of losses:
-    /// on its way, or since its path fell silent before it left. It may still arrive. Messages that
-    /// were too long for one packet are not returned; of very many, the latest are.
-    pub fn take_lost(&mut self) -> Option<Bytes> {
+    /// on its way, or since its path has fallen silent while another answers. It may still arrive.
+    /// Messages that were too long for one packet are not returned; of very many, the latest are.
+    pub fn take_lost(&mut self) -> Option<LostMessage> {
         self.flow.as_mut()?.outbound.take_lost()
     }
 

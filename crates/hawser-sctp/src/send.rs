@@ -42,6 +42,7 @@ use train::Train;
 use window::{Record, Status, Transmission, Window};
 
 pub use message::{Message, OwnerBacklog, Reliability};
+pub use placed::LostMessage;
 
 /// The sending half of an association: message queues and the compound congestion window.
 ///
@@ -192,22 +193,24 @@ impl Outbound {
 
     /// Returns the next message of [`Self::send_over`] that was lost, or did not leave since its
     /// path fell silent. Those that were sent in parts are not returned.
-    pub(crate) fn take_lost(&mut self) -> Option<Bytes> {
+    pub(crate) fn take_lost(&mut self) -> Option<LostMessage> {
         self.placed.pop_lost()
     }
 
     /// Gives up what waits for a path.
     fn drop_placed(&mut self, path: PathId) {
         for chunk in self.placed.remove_path(path) {
-            self.lose_placed(chunk);
+            self.lose_placed(chunk, None);
         }
         self.abandon.advance(&self.window);
     }
 
-    /// Gives up a placed chunk.
-    fn lose_placed(&mut self, chunk: u64) {
-        if let Some(message) = self.window.end_placed(chunk, Status::Abandoned) {
-            self.placed.on_lost(message);
+    /// Gives up a placed chunk. The owner gets it back, unless that was so before.
+    fn lose_placed(&mut self, chunk: u64, left_at: Option<Instant>) {
+        let is_known = self.window.get(chunk).is_some_and(|record| record.copied);
+        let payload = self.window.end_placed(chunk, Status::Abandoned);
+        if let Some(payload) = payload.filter(|_| !is_known) {
+            self.placed.on_lost(LostMessage { payload, left_at });
         }
     }
 

@@ -29,7 +29,9 @@ fn a_call_beside_bulk_stays_near_the_quickest_links_delay() {
 
 #[test]
 fn what_a_link_loses_costs_a_connection_inside_nothing() {
-    let report = run().tcp(&links("three-unlike"), Congestion::Cubic).unwrap();
+    let report = run()
+        .tcp(&links("three-unlike"), Congestion::Cubic)
+        .unwrap();
     // One packet in 4,000 is lost, with which CUBIC can't have half of it (RFC 9438 §5.2).
     assert!(report.goodput * 100 >= report.allowed * 85, "{report:?}");
     // The tunnel's queue drops packets on purpose.

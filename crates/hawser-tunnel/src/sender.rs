@@ -172,9 +172,10 @@ impl Sender {
     }
 
     /// Takes back a packet that was lost on its way, with its header. It leaves once more, before
-    /// all others, and keeps its place in its flow. One that was sent twice is given up.
-    pub fn repair(&mut self, now: Instant, header: TunnelHeader, packet: Bytes) {
-        self.repairs.push(now, header, packet);
+    /// all others, and keeps its place in its flow. One that was sent twice is given up, and one
+    /// that left half a second ago.
+    pub fn repair(&mut self, left_at: Instant, header: TunnelHeader, packet: Bytes) {
+        self.repairs.push(left_at, header, packet);
     }
 
     /// Returns the next packet that leaves. `paths` has the usable paths; its room and what is in

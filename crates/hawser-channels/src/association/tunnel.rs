@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_sched::packet::PacketPolicy;
-use hawser_sctp::{Association, Received, SendError, ToPlace, Transmit, Turn};
+use hawser_sctp::{Association, LostMessage, Received, SendError, ToPlace, Transmit, Turn};
 use hawser_session::{PacketFlow, Side};
 use hawser_tunnel::{
     Delivery, PacketMemory, PathDelay, Placed, Receiver, ReceiverConfig, ReceiverStats, Refused,
@@ -220,9 +220,11 @@ impl AssociationTunnel {
     }
 
     /// Lets a message that was lost leave once more.
-    fn repair(&mut self, now: Instant, mut message: Bytes) {
-        if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(&mut message) {
-            self.sender.repair(now, header, message);
+    fn repair(&mut self, now: Instant, lost: LostMessage) {
+        let mut packet = lost.payload;
+        if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(&mut packet) {
+            let left_at = lost.left_at.unwrap_or(now);
+            self.sender.repair(left_at, header, packet);
         }
     }
 

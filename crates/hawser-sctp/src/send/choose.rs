@@ -8,11 +8,11 @@ use hawser_sched::tally::Asked;
 use hawser_types::{ByteCount, Instant, PathId, Permission};
 use smallvec::SmallVec;
 
-use super::Outbound;
 use super::job::{Job, Kind};
 use super::queue::Next;
 use super::train::Train;
 use super::window::{LOOK_AHEAD, Record, Status};
+use super::{LostMessage, Outbound};
 use crate::path::{Path, PathState, Paths};
 use crate::{LossRule, ToPlace};
 
@@ -102,7 +102,7 @@ impl Outbound {
     }
 
     /// Chooses a reinjection from a suspect path: a packet in flight there is copied once to
-    /// another path, instead of waiting for T3.
+    /// another path, instead of waiting for T3. What its owner has placed goes back to it.
     fn choose_suspect_reinjection(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let is_silent = |path: &&Path| path.is_suspect(now) && path.flight.uncopied().is_some();
         let silent = paths.iter().find(is_silent)?.id;
@@ -111,6 +111,12 @@ impl Outbound {
         let path = quickest(others.filter(|it| it.ready))?;
         let flight = &mut paths.path_mut(silent)?.flight;
         while let Some(packet) = flight.uncopied() {
+            let left_at = Some(packet.at);
+            for chunk in &packet.chunks {
+                if let Some(payload) = self.window.give_back(*chunk) {
+                    self.placed.on_lost(LostMessage { payload, left_at });
+                }
+            }
             let chunks = packet.chunks.iter().copied();
             let chunks: SmallVec<[u64; 2]> =
                 chunks.filter(|it| self.may_copy(*it, silent)).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use hawser_types::PathId;
+use hawser_types::{Instant, PathId};
 use hawser_wire::sctp::{Data, DataOrder, StreamNumber, Tsn};
 use smallvec::SmallVec;
 
@@ -19,7 +19,16 @@ pub(super) struct PlacedQueue {
     /// Number of the last message that was sent in parts.
     number: u32,
     /// Messages that were lost, for the owner; the oldest go first.
-    lost: VecDeque<Bytes>,
+    lost: VecDeque<LostMessage>,
+}
+
+/// A message of [`Association::send_over`](crate::Association::send_over) that counts as lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostMessage {
+    /// The message.
+    pub payload: Bytes,
+    /// When it left; `None` if it did not.
+    pub left_at: Option<Instant>,
 }
 
 /// What waits for one path.
@@ -141,7 +150,7 @@ impl PlacedQueue {
     }
 
     /// Keeps a message that was lost until the owner takes it.
-    pub(super) fn on_lost(&mut self, message: Bytes) {
+    pub(super) fn on_lost(&mut self, message: LostMessage) {
         if self.lost.len() == MAX_LOST {
             self.lost.pop_front();
         }
@@ -149,7 +158,7 @@ impl PlacedQueue {
     }
 
     /// Takes out the message that was lost first.
-    pub(super) fn pop_lost(&mut self) -> Option<Bytes> {
+    pub(super) fn pop_lost(&mut self) -> Option<LostMessage> {
         self.lost.pop_front()
     }
 

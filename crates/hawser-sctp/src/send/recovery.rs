@@ -55,7 +55,7 @@ impl Outbound {
                 .retain(|transmission| transmission.path != gone);
             if record.in_flight.is_empty() && record.status == Status::Wait {
                 match record.is_placed {
-                    true => self.lose_placed(chunk),
+                    true => self.lose_placed(chunk, None),
                     false => self.window.set_status(chunk, Status::Fail),
                 }
             }
@@ -162,7 +162,7 @@ impl Outbound {
                     continue;
                 }
                 if is_placed {
-                    self.lose_placed(*chunk);
+                    self.lose_placed(*chunk, Some(packet.at));
                     self.remember(*chunk, transmission);
                     any_placed = true;
                 } else {

@@ -58,7 +58,7 @@ pub(super) struct Record {
     pub(super) window_probe: bool,
     /// It was duplicated from the beginning.
     pub(super) is_duplicated: bool,
-    /// A copy of it was sent over another path.
+    /// A copy of it was sent over another path, or given back to the owner who placed it.
     pub(super) copied: bool,
     /// The owner has chosen its path, and it is sent once.
     pub(super) is_placed: bool,
@@ -191,6 +191,17 @@ impl Window {
             record.is_placed = true;
         }
         chunk
+    }
+
+    /// Returns a placed chunk that is in flight, once, for the owner to place it again. `None` for
+    /// a part of a message.
+    pub(super) fn give_back(&mut self, chunk: u64) -> Option<Bytes> {
+        let record = self.get_mut(chunk).filter(|record| {
+            let is_open = record.is_placed && record.status == Status::Wait;
+            is_open && !record.copied && record.data.first && record.data.last
+        })?;
+        record.copied = true;
+        Some(record.data.payload.clone())
     }
 
     /// Ends a placed chunk: it has arrived, or is given up. Returns its payload where that is a

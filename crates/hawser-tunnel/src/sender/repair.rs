@@ -22,12 +22,12 @@ pub(super) struct Repairs {
 pub(super) struct Lost {
     pub(super) header: TunnelHeader,
     pub(super) packet: Bytes,
-    since: Instant,
+    left_at: Instant,
 }
 
 impl Repairs {
     /// Takes a packet with the header that it had. One that was sent twice is given up.
-    pub(super) fn push(&mut self, now: Instant, header: TunnelHeader, packet: Bytes) {
+    pub(super) fn push(&mut self, left_at: Instant, header: TunnelHeader, packet: Bytes) {
         if header.copied || self.waiting.len() == MAX_LOST {
             return;
         }
@@ -40,7 +40,7 @@ impl Repairs {
         self.waiting.push_back(Lost {
             header,
             packet,
-            since: now,
+            left_at,
         });
     }
 
@@ -51,13 +51,13 @@ impl Repairs {
         policy: &mut dyn PacketScheduler,
         paths: &mut TunnelPaths,
     ) -> Option<(Lost, ChannelId, PacketReason)> {
-        let is_useless = |it: &Lost| now.since(it.since) > USELESS;
+        let is_useless = |it: &Lost| now.since(it.left_at) > USELESS;
         while self.waiting.front().is_some_and(is_useless) {
             self.waiting.pop_front();
         }
         self.wake_at = None;
         let lost = self.waiting.front()?;
-        let (size, waited) = (size_of(&lost.packet), now.since(lost.since));
+        let (size, waited) = (size_of(&lost.packet), now.since(lost.left_at));
         let flow = PacketFlow {
             real_time: true,
             home: None,

@@ -45,7 +45,7 @@ impl Bench {
     /// The sizes of messages that the owner gets back.
     fn lost(&mut self) -> Vec<usize> {
         let lost = std::iter::from_fn(|| self.outbound.take_lost());
-        lost.map(|it| it.len()).collect()
+        lost.map(|it| it.payload.len()).collect()
     }
 
     fn forward(&mut self) -> Option<ForwardTsn> {
@@ -178,6 +178,28 @@ fn what_waits_for_a_path_that_falls_silent_is_dropped_while_another_answers() {
     bench.now = silent.unwrap();
     assert!(bench.pump().is_empty());
     assert_eq!(bench.status(1), Some(Status::Abandoned));
+}
+
+#[test]
+fn what_a_silent_path_has_in_flight_goes_back_to_the_owner_once() {
+    let mut bench = Bench::with_rtts(&[10, 10], &placing());
+    super::hostile::open(&mut bench, 0);
+    let left_at = bench.now;
+    bench.place(0, 900);
+    bench.place(0, 800);
+    bench.pump();
+    let silent = bench.paths.path(PathId::new(0)).unwrap().suspect_at();
+    bench.now = silent.unwrap();
+    assert!(bench.pump().is_empty());
+    let lost = bench.outbound.take_lost().unwrap();
+    assert_eq!((lost.payload.len(), lost.left_at), (900, Some(left_at)));
+    assert_eq!(bench.lost(), [800]);
+    // It may still arrive, and counts as lost for the path in the end.
+    assert_eq!(bench.status(0), Some(Status::Wait));
+    bench.wait(5000);
+    bench.outbound.handle_timeout(bench.now, &mut bench.paths);
+    assert_eq!(bench.status(0), Some(Status::Abandoned));
+    assert_eq!(bench.lost(), [0; 0]);
 }
 
 #[test]
