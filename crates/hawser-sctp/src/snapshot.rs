@@ -25,6 +25,8 @@ pub struct PathSnapshot {
     pub is_suspect: bool,
     /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Duration>,
+    /// Minimum round-trip time of the last one to two minutes; `None` before the first sample.
+    pub min_rtt: Option<Duration>,
     /// Retransmission time-out.
     pub rto: Duration,
     /// Congestion window.
@@ -37,6 +39,8 @@ pub struct PathSnapshot {
     pub packet_size: usize,
     /// Packets sent over the path.
     pub sent: Traffic,
+    /// Packets with data that counted as lost because later ones arrived, since the path began.
+    pub overtaken: u64,
     /// Packets received over the path.
     pub received: Traffic,
 }
@@ -69,12 +73,14 @@ impl PathSnapshot {
             is_selected: path.selected,
             is_suspect: path.is_suspect(now),
             rtt: path.rtt.smoothed(),
+            min_rtt: path.rtt.min(),
             rto: path.rtt.rto(),
             window: path.congestion.window(),
             in_flight: path.flight.bytes(),
             rate: path.delivery_rate(),
             packet_size: path.packet_size,
             sent: path.sent,
+            overtaken: path.flight.overtaken(),
             received: path.received,
         }
     }

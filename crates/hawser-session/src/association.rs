@@ -41,6 +41,8 @@ pub struct PathSample {
     pub is_suspect: bool,
     /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Duration>,
+    /// Minimum round-trip time of the last one to two minutes; `None` before the first sample.
+    pub min_rtt: Option<Duration>,
     /// Delivery rate; zero while unknown.
     pub rate: Rate,
     /// Congestion window.
@@ -51,6 +53,10 @@ pub struct PathSample {
     pub sent: ByteCount,
     /// Bytes of datagrams received over the path since it began.
     pub received: ByteCount,
+    /// Packets sent over the path since it began.
+    pub packets: u64,
+    /// Packets with data that counted as lost because later ones arrived, since the path began.
+    pub overtaken: u64,
 }
 
 /// Data that waits behind the records which an association has. An association is given no more

@@ -11,6 +11,7 @@ mod link_standing;
 mod liveness;
 mod notices;
 mod outbound;
+mod policing;
 mod rates;
 mod snapshots;
 mod spec;
@@ -192,6 +193,11 @@ impl Channel {
     /// Returns the datagrams given to it, to change them.
     pub(crate) fn datagrams_mut(&mut self) -> &mut DatagramQueue {
         &mut self.datagrams
+    }
+
+    /// Returns the paths of an association.
+    pub(crate) fn paths(&self) -> &AssociationPaths {
+        &self.paths
     }
 
     /// Returns the paths of an association, to change them.

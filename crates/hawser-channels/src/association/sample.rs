@@ -127,11 +127,14 @@ fn sample_of(link: LinkIndex, path: &PathSnapshot) -> PathSample {
         is_active: path.is_active,
         is_suspect: path.is_suspect,
         rtt: path.rtt,
+        min_rtt: path.min_rtt,
         rate: path.rate,
         window: path.window,
         in_flight: path.in_flight,
         sent: on_the_wire(path.sent),
         received: on_the_wire(path.received),
+        packets: path.sent.packets,
+        overtaken: path.overtaken,
     }
 }
 
@@ -153,15 +156,21 @@ fn merge(one: PathSample, other: PathSample) -> PathSample {
         false => value(&best),
     };
     let rate = if counts { rest.rate } else { Rate::ZERO };
-    let rest_rtt = rest.rtt.filter(|_| counts);
+    let lowest = |time: fn(&PathSample) -> Option<Duration>| {
+        let rest = time(&rest).filter(|_| counts);
+        time(&best).into_iter().chain(rest).min()
+    };
     PathSample {
         is_suspect: best.is_suspect && (rest.is_suspect || !counts),
-        rtt: best.rtt.into_iter().chain(rest_rtt).min(),
+        rtt: lowest(|path| path.rtt),
+        min_rtt: lowest(|path| path.min_rtt),
         rate: best.rate + rate,
         window: sum(|path| path.window),
         in_flight: sum(|path| path.in_flight),
         sent: one.sent + other.sent,
         received: one.received + other.received,
+        packets: one.packets + other.packets,
+        overtaken: one.overtaken + other.overtaken,
         ..best
     }
 }
@@ -191,12 +200,14 @@ pub(super) mod testing {
             is_selected: true,
             is_suspect: false,
             rtt: None,
+            min_rtt: None,
             rto: Duration::ZERO,
             window: ByteCount::ZERO,
             in_flight: ByteCount::ZERO,
             rate: Rate::ZERO,
             packet_size: 1200,
             sent: Traffic::default(),
+            overtaken: 0,
             received: Traffic::default(),
         }
     }
@@ -218,22 +229,27 @@ mod tests {
             is_active,
             is_suspect: !is_active,
             rtt: Some(Duration::from_millis(rtt)),
+            min_rtt: Some(Duration::from_millis(rtt / 2)),
             rate: Rate::from_bits_per_second(1000),
             window: bytes(window),
             in_flight: bytes(10),
             sent: bytes(100),
             received: bytes(7),
+            packets: 4,
+            overtaken: 1,
         };
         let (quick, slow) = (path(true, 20, 1000), path(true, 50, 300));
         let both = merge(slow, quick);
         assert_eq!(both, merge(quick, slow));
-        assert_eq!(both.rtt, quick.rtt);
+        assert_eq!((both.rtt, both.min_rtt), (quick.rtt, quick.min_rtt));
         assert_eq!((both.window, both.in_flight), (bytes(1300), bytes(20)));
         assert_eq!(both.rate, Rate::from_bits_per_second(2000));
         let dead = path(false, 5, 9000);
         let carried = PathSample {
             sent: bytes(200),
             received: bytes(14),
+            packets: 8,
+            overtaken: 2,
             ..slow
         };
         assert_eq!(merge(dead, slow), carried);

@@ -49,6 +49,8 @@ pub(crate) struct Flight {
     reordering: Reordering,
     /// Recent share of lost packets.
     loss: f64,
+    /// Number of packets that counted as lost because later ones arrived.
+    overtaken: u64,
 }
 
 /// A packet with DATA.
@@ -101,6 +103,12 @@ impl Flight {
     /// Returns the recent share of lost packets, 0 to 1.
     pub(crate) fn loss(&self) -> f64 {
         self.loss
+    }
+
+    /// Returns the number of packets that counted as lost because later ones arrived, since the
+    /// path began. Time-outs are not among them: they come of silences, too.
+    pub(crate) fn overtaken(&self) -> u64 {
+        self.overtaken
     }
 
     /// Tells whether nothing is in flight.
@@ -243,6 +251,7 @@ impl Flight {
         }
         let lost = lost.take();
         self.book_lost(&lost);
+        self.overtaken += 1;
         self.reordering
             .on_lost(lost.number, lost.open, self.next_number());
         Some(lost)

@@ -1,6 +1,7 @@
 use hawser_types::{Instant, LinkIndex};
 use smallvec::SmallVec;
 
+use super::policing::Policing;
 use crate::association::{AssociationSample, PathSample};
 
 /// Paths of an association, and what of their traffic is in the accounts of links.
@@ -39,6 +40,7 @@ struct LinkSigns {
     last_heard: Option<Instant>,
     /// Time of the last sign of life, or of the first look, before none of the paths was sound.
     silent_since: Option<Instant>,
+    policing: Policing,
 }
 
 /// Traffic of several links.
@@ -71,6 +73,12 @@ impl AssociationPaths {
         self.signs(link)?.last_heard
     }
 
+    /// Tells whether the network seems to limit UDP on a link.
+    pub(crate) fn is_policed(&self, now: Instant) -> bool {
+        let mut policing = self.signs.iter().map(|signs| &signs.policing);
+        policing.any(|it| it.is_found(now))
+    }
+
     fn signs(&self, link: LinkIndex) -> Option<&LinkSigns> {
         self.signs.iter().find(|signs| signs.link == link)
     }
@@ -86,6 +94,7 @@ impl AssociationPaths {
                     received: 0,
                     last_heard: None,
                     silent_since: None,
+                    policing: Policing::default(),
                 });
             }
         }
@@ -96,6 +105,7 @@ impl AssociationPaths {
                 signs.last_heard = Some(now);
             }
             signs.received = received;
+            signs.policing.on_look(now, same());
             let is_sound = same().any(PathSample::is_sound);
             let since = signs.silent_since.or(signs.last_heard).unwrap_or(now);
             signs.silent_since = (!is_sound).then_some(since);

@@ -162,6 +162,7 @@ impl Wire {
             in_flight: ByteCount::new(way.bytes / 2),
             sent: ByteCount::new(way.sent / 4 * share),
             received: ByteCount::new((other.sent - other.bytes) / 4 * share),
+            ..PathSample::default()
         };
         let sample = AssociationSample {
             paths: &[path(1, 3), path(2, 1)],

@@ -69,6 +69,8 @@ pub(super) struct Look {
     longest_path: Duration,
     /// One of TCP's links serves in turns.
     in_turns: bool,
+    /// The network seems to limit what the association sends.
+    is_policed: bool,
 }
 
 /// A time in which there was always something to send.
@@ -89,6 +91,8 @@ struct Trial {
     samples: Samples,
     /// Time lost by the trial.
     cost: Duration,
+    /// Factor by which the transport on trial has to deliver more.
+    margin: f64,
 }
 
 impl Look {
@@ -108,6 +112,7 @@ impl Look {
             round_trip: Duration::ZERO,
             longest_path: Duration::ZERO,
             in_turns: false,
+            is_policed: false,
         };
         for channel in channels {
             look.add(now, channel);
@@ -130,7 +135,10 @@ impl Look {
                 self.in_turns |= path.silence().goes_in_turns(now);
                 path.rtt()
             }
-            Transport::Association => path.rtt() + path.latest().rtt_variation * 4,
+            Transport::Association => {
+                self.is_policed |= channel.paths().is_policed(now);
+                path.rtt() + path.latest().rtt_variation * 4
+            }
         };
         self.round_trip = self.round_trip.max(rtt);
     }
@@ -219,7 +227,11 @@ impl TransportTrial {
             self.demand = Some(demand);
             self.busy += span;
             self.follow_the_links(look, demand);
-            let start = demand.start(look);
+            // The rate of a hindered transport does not grow with its age.
+            let start = match self.is_hindered(look) {
+                true => demand.interval(look),
+                false => demand.start(look),
+            };
             if self.trial.is_some() {
                 self.measure_trial(now, look, span, (bytes, both));
             } else if self.silent_since.is_none() && now.since(demand.since) >= start {
@@ -295,32 +307,50 @@ impl TransportTrial {
         self.samples.count() >= FEW * 2 && !self.samples.is_growing(FEW, GROWING)
     }
 
+    /// True if the network seems to hinder the chosen transport, so that there is no need to wait
+    /// until it has settled.
+    fn is_hindered(&self, look: &Look) -> bool {
+        self.chosen == Transport::Association && look.is_policed
+    }
+
     fn begin_trial(&mut self, now: Instant, look: &Look, demand: Demand) {
-        let Some(rate) = self.measured[index(self.chosen)] else {
+        let margin = if self.has_settled() && self.is_worth_a_trial(now, look, demand) {
+            MARGIN
+        } else if self.is_hindered(look) && self.samples.count() > 0 {
+            EARLY_MARGIN
+        } else {
             return;
         };
-        let fell = self
-            .best
-            .is_some_and(|best| rate < to_rate(f(best) * FALLEN));
-        let pause = if fell {
-            self.pause.min(RETRY)
-        } else {
-            self.pause
-        };
-        let due = self.tried_at.is_none_or(|at| now.since(at) >= pause);
-        let cost = demand.start(look);
-        let age = now.since(demand.since);
-        let may_cost = |part| self.busy / part >= self.spent + cost;
-        let worth = age >= cost * OF_LONG && may_cost(OF_ALL)
-            || age >= cost * OF_SHORT && may_cost(OF_ALL * 2);
-        if due && worth && self.has_settled() && look.sound[index(other(self.chosen))] {
+        if self.is_due(now) && look.sound[index(other(self.chosen))] {
             self.trial = Some(Trial {
                 began: now,
                 settled: false,
                 samples: Samples::default(),
                 cost: Duration::ZERO,
+                margin,
             });
         }
+    }
+
+    /// True if the last trial is long ago, or the chosen transport delivers much less by now.
+    fn is_due(&self, now: Instant) -> bool {
+        let rates = self.measured[index(self.chosen)].zip(self.best);
+        let fell = rates.is_some_and(|(rate, best)| rate < to_rate(f(best) * FALLEN));
+        let pause = if fell {
+            self.pause.min(RETRY)
+        } else {
+            self.pause
+        };
+        self.tried_at.is_none_or(|at| now.since(at) >= pause)
+    }
+
+    /// True if the transfer has lasted long enough beside what a trial costs, and all trials
+    /// together cost little of all the time.
+    fn is_worth_a_trial(&self, now: Instant, look: &Look, demand: Demand) -> bool {
+        let cost = demand.start(look);
+        let age = now.since(demand.since);
+        let may_cost = |part| self.busy / part >= self.spent + cost;
+        age >= cost * OF_LONG && may_cost(OF_ALL) || age >= cost * OF_SHORT && may_cost(OF_ALL * 2)
     }
 
     fn measure_trial(&mut self, now: Instant, look: &Look, span: Duration, held: (u64, u64)) {
@@ -422,7 +452,7 @@ impl Trial {
         let error = |count: usize| (CORRELATED / count as f64).sqrt();
         let [few, many] = [count.min(FEW * 2), chosen.count().clamp(1, REFERENCE)];
         let error = spread * error(few).hypot(error(many));
-        let needed = old * MARGIN;
+        let needed = old * self.margin;
         let open = count < REFERENCE;
         let grows = self.samples.is_growing(FEW / 2, GROWING);
         match new - error > needed {
@@ -477,6 +507,8 @@ const LONG_PATH: Duration = Duration::from_millis(280);
 /// Factor by which the other transport has to deliver more: less is noise, and not worth the
 /// change.
 const MARGIN: f64 = 1.03;
+/// The same for a trial that comes early: the chosen transport may still have been growing.
+const EARLY_MARGIN: f64 = 1.5;
 /// Below this part of its best rate, the other transport may do better by now.
 const FALLEN: f64 = 0.6;
 /// Bytes that take long on slow links only.

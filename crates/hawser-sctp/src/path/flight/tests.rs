@@ -66,6 +66,7 @@ fn three_later_packets_make_one_lost_however_many_chunks_they_carry() {
     assert!(lost(&mut flight, at(81)).is_empty());
     flight.acknowledge(at(82), 4, 600, true);
     assert_eq!(lost(&mut flight, at(82)), [0, 1]);
+    assert_eq!(flight.overtaken(), 2);
     assert_eq!(flight.bytes(), ByteCount::new(2 * 1212 + 612));
 }
 
@@ -140,6 +141,7 @@ fn when_t3_expires_everything_is_lost_oldest_first() {
         .map(|packet| packet.number)
         .collect();
     assert_eq!(lost, [0, 2, 3]);
+    assert_eq!(flight.overtaken(), 0);
     assert!(flight.is_empty() && flight.bytes() == ByteCount::ZERO);
     assert_eq!(flight.t3(&rtt(40)), None);
     assert_eq!(flight.next_number(), 4);

@@ -136,6 +136,7 @@ impl Pipe {
             in_flight: ByteCount::new(unacknowledged / 2),
             sent: ByteCount::new(self.sent * share / 4),
             received: ByteCount::new(received * share / 4),
+            ..PathSample::default()
         };
         let rtt = self.weather.delay * 2;
         let totals = Totals {

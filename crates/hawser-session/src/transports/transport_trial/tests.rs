@@ -30,6 +30,7 @@ impl World {
                 round_trip: Duration::from_millis(40),
                 longest_path: Duration::from_millis(30),
                 in_turns: false,
+                is_policed: false,
             },
             used: [Duration::ZERO; 2],
             trials: 0,
@@ -101,6 +102,34 @@ fn a_little_more_is_not_worth_a_change() {
     world.run(30_000);
     assert_eq!(world.trials, 1);
     assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Faster));
+}
+
+#[test]
+fn what_a_network_hinders_is_compared_at_once() {
+    let policed = || {
+        let mut world = World::new(1_000_000, 100_000);
+        world.race = TransportTrial::new();
+        world.look.is_policed = true;
+        world
+    };
+    let mut world = policed();
+    world.run(3000);
+    assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Faster));
+    assert!(
+        world.used[1] <= Duration::from_millis(600),
+        "{:?}",
+        world.used
+    );
+
+    // What may only be the start of the association is no reason to leave it.
+    let mut world = policed();
+    world.rates[0] = 140_000;
+    world.run(3000);
+    assert_eq!(world.trials, 1);
+    assert_eq!(world.race.chosen(), Transport::Association);
+    // A sign that is there all the time costs little.
+    world.run(600_000);
+    assert!(world.trials <= 8, "{}", world.trials);
 }
 
 #[test]

@@ -1,0 +1,142 @@
+use std::time::Duration;
+
+use hawser_types::Instant;
+
+use crate::association::PathSample;
+
+/// Detection of a policer in front of a link, by the datagrams that an association loses there.
+///
+/// A network that limits UDP drops what exceeds the limit and has no queue. A start or a probe
+/// beyond the limit therefore loses a large share at the round-trip time of the empty path. A queue
+/// that overflows lengthens the round trip, and a radio link loses a smaller share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Policing {
+    window: Option<Window>,
+    found: Option<Instant>,
+}
+
+/// State of a link at the beginning of a time that is judged as a whole.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    began: Instant,
+    packets: u64,
+    lost: u64,
+    /// A queue was seen since.
+    has_queue: bool,
+}
+
+impl Policing {
+    /// Takes in the state of the link's paths.
+    pub(super) fn on_look<'a>(
+        &mut self,
+        now: Instant,
+        paths: impl Iterator<Item = &'a PathSample> + Clone,
+    ) {
+        let packets = paths.clone().map(|path| path.packets).sum();
+        let lost = paths.clone().map(|path| path.overtaken).sum();
+        let has_queue = paths.clone().any(has_queue);
+        let round_trip = paths.filter_map(|path| path.rtt).max();
+        let fresh = Window {
+            began: now,
+            packets,
+            lost,
+            has_queue,
+        };
+        // Counts fall when a path is gone.
+        let window = self
+            .window
+            .filter(|it| it.packets <= packets && it.lost <= lost);
+        let window = self.window.insert(window.unwrap_or(fresh));
+        window.has_queue |= has_queue;
+        let span = now.since(window.began);
+        let sent = packets - window.packets;
+        let lost = lost - window.lost;
+        let is_over = span >= SPAN.max(round_trip.unwrap_or_default() * 2) && sent >= MIN_SENT;
+        if is_over {
+            if !window.has_queue && lost * SHARE >= sent {
+                self.found = Some(now);
+            }
+            self.window = Some(fresh);
+        }
+    }
+
+    /// Tells whether a policer was found lately.
+    pub(super) fn is_found(&self, now: Instant) -> bool {
+        self.found.is_some_and(|at| now.since(at) < LASTS)
+    }
+}
+
+/// Tells whether packets wait in a queue of the path.
+fn has_queue(path: &PathSample) -> bool {
+    let rtts = path.rtt.zip(path.min_rtt);
+    rtts.is_some_and(|(rtt, lowest)| rtt > lowest + lowest / 2 + SLACK)
+}
+
+/// Shortest time that is judged, or two round trips.
+const SPAN: Duration = Duration::from_millis(300);
+/// Fewer packets say nothing.
+const MIN_SENT: u64 = 32;
+/// A policer makes at least one packet in so many lost. Without one hardly any but links that fail
+/// or serve in turns lose as many, measured in the simulator.
+const SHARE: u64 = 4;
+/// Time of a short packet in front of a long one, on a link of a megabit.
+const SLACK: Duration = Duration::from_millis(10);
+/// Time for which a window counts.
+const LASTS: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a link does in windows of 320 ms, each in 32 looks: packets sent, packets lost, and
+    /// round-trip time in ms, of 40 ms without a queue. Tells whether a policer is found then.
+    fn finds(windows: &[(u64, u64, u64)]) -> bool {
+        let mut policing = Policing::default();
+        let mut now = Instant::ZERO;
+        let mut path = PathSample {
+            min_rtt: Some(Duration::from_millis(40)),
+            ..PathSample::default()
+        };
+        policing.on_look(now, [path].iter());
+        for (sent, lost, rtt) in windows {
+            path.rtt = Some(Duration::from_millis(*rtt));
+            for _ in 0..32 {
+                now += Duration::from_millis(10);
+                path.packets += sent / 32;
+                path.overtaken += lost / 32;
+                policing.on_look(now, [path].iter());
+            }
+        }
+        policing.is_found(now)
+    }
+
+    #[test]
+    fn a_large_share_that_is_lost_without_a_queue_is_a_policer() {
+        assert!(finds(&[(320, 128, 41)]));
+        assert!(finds(&[(320, 0, 40), (320, 128, 45)]));
+    }
+
+    #[test]
+    fn a_queue_that_overflows_is_none() {
+        assert!(!finds(&[(320, 128, 90)]));
+    }
+
+    #[test]
+    fn a_radio_link_that_loses_a_tenth_is_none() {
+        assert!(!finds(&[(320, 32, 41); 10]));
+    }
+
+    #[test]
+    fn a_few_packets_say_nothing() {
+        assert!(!finds(&[(0, 32, 41)]));
+    }
+
+    #[test]
+    fn what_was_found_is_forgotten_after_a_while() {
+        let mut windows = vec![(320, 128, 41)];
+        windows.extend([(320, 0, 41); 14]);
+        assert!(finds(&windows));
+        windows.extend([(320, 0, 41); 3]);
+        assert!(!finds(&windows));
+    }
+}
