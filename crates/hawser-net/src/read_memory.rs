@@ -63,10 +63,10 @@ impl Hold {
         self.bytes = bytes;
     }
 
-    /// True while this channel could hold so many bytes and all together were within the bound.
-    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+    /// Returns how many bytes this channel may hold, so that all together are within the bound.
+    pub(crate) fn room(&self) -> usize {
         let others = self.pool.held.load(Ordering::Relaxed) - self.bytes;
-        others + bytes as u64 <= self.pool.limit
+        usize::try_from(self.pool.limit.saturating_sub(others)).unwrap_or(usize::MAX)
     }
 }
 
@@ -88,8 +88,11 @@ mod tests {
         other.set(600);
         one.set(300);
         assert_eq!(memory.held(), ByteCount::new(900));
-        assert!(one.has_room_for(400) && !one.has_room_for(401));
-        drop(other);
+        assert_eq!((one.room(), other.room()), (400, 700));
+        let mut third = memory.hold();
+        third.set(200);
+        assert_eq!(third.room(), 100);
+        drop((other, third));
         assert_eq!(memory.held(), ByteCount::new(300));
         drop(one);
         assert_eq!(memory.held(), ByteCount::ZERO);

@@ -110,10 +110,14 @@ impl Arena {
         }
     }
 
-    /// Gives back full buffers that are kept to be used again.
-    pub(crate) fn release_spare(&mut self) {
-        self.retired.clear();
-        self.kept = 0;
+    /// Gives back full buffers that are kept to be used again, the latest first, until
+    /// [`Arena::held`] is at most `most` or none is left: the oldest is the likeliest to be free.
+    pub(crate) fn release_spare(&mut self, most: usize) {
+        while self.held() > most
+            && let Some(latest) = self.retired.pop_back()
+        {
+            self.kept -= latest.size;
+        }
     }
 
     /// Gives back all that holds no bytes.

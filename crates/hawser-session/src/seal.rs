@@ -250,9 +250,10 @@ impl RecordReader {
         self.memory.trim();
     }
 
-    /// Frees the memory that is kept for later, but the buffer for the next bytes.
-    pub fn release_spare(&mut self) {
-        self.memory.release_spare();
+    /// Frees memory that is kept for later, until [`RecordReader::held`] is at most `most` or only
+    /// the buffer for the next bytes is left.
+    pub fn release_spare(&mut self, most: usize) {
+        self.memory.release_spare(most);
     }
 
     /// Frees all memory that no bytes lie in.

@@ -22,15 +22,15 @@ impl Reader {
     }
 
     /// The buffer for what comes next. It has room for the rest of a record, and for more while
-    /// memory is not scarce.
+    /// memory is not scarce. Before reads become small, memory that is kept for later goes.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         let least = self.records.missing().max(MIN_READ);
-        let scarce = self.size > least && !self.hold.has_room_for(self.records.held() + self.size);
-        let wanted = if scarce { least } else { least.max(self.size) };
-        self.records.reserve(wanted);
-        if scarce {
-            self.records.release_spare();
-        }
+        let large = self.size.max(least);
+        let room = self.hold.room();
+        self.records.release_spare(room.saturating_sub(large));
+        let is_scarce = self.records.held() + large > room;
+        self.records.reserve(if is_scarce { least } else { large });
+        self.records.release_spare(room);
         self.hold.set(self.records.held());
         self.records.buffer()
     }
@@ -52,10 +52,12 @@ impl Reader {
 
     /// Keeps nothing for later when all channels together hold too much.
     pub(super) fn give_back_if_scarce(&mut self) {
-        if !self.hold.has_room_for(self.records.held()) {
+        let room = self.hold.room();
+        self.records.release_spare(room);
+        if self.records.held() > room {
             self.records.release();
-            self.hold.set(self.records.held());
         }
+        self.hold.set(self.records.held());
     }
 }
 
@@ -64,6 +66,8 @@ const MAX_READ: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use hawser_session::seal::{Aead, Direction, SessionKeys};
     use hawser_types::{ByteCount, ChannelId};
     use hawser_wire::{MAX_RECORD_BODY, RecordFlags, RecordHeader};
@@ -110,6 +114,28 @@ mod tests {
             held <= LIMIT.as_u64() + u64::from(CHANNELS) * record,
             "{held}"
         );
+    }
+
+    /// Slices of what was read live on for a while, so full buffers are kept until they are free.
+    #[test]
+    fn a_channel_at_the_limit_forgets_kept_buffers_before_it_reads_little() {
+        let memory = ReadMemory::new(LIMIT);
+        let mut reader = readers(&memory).swap_remove(0);
+        let mut slices = VecDeque::new();
+        for turn in 0..100 {
+            reader.size_next(usize::MAX);
+            let wanted = reader.size;
+            let buffer = reader.buffer();
+            assert!(buffer.capacity() >= wanted, "turn {turn}");
+            buffer.resize(wanted, 0);
+            slices.push_back(buffer.split().freeze());
+            if slices.len() > 16 {
+                slices.pop_front();
+            }
+            assert!(memory.held() <= LIMIT, "turn {turn}");
+        }
+        let kept = memory.held().as_u64();
+        assert!(kept > LIMIT.as_u64() / 2, "{kept}");
     }
 
     #[test]

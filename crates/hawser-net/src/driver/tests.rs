@@ -89,11 +89,16 @@ impl Drivers {
         ([at_client, at_gateway], id, [there, here])
     }
 
-    /// Bytes of packets that the client's association sends for a megabyte of payload.
+    /// Bytes of packets that the client's association sends for a megabyte of payload. Packets that
+    /// counted as lost are left out: on a busy machine many do.
     async fn sent_for_a_megabyte(&self) -> u64 {
         let sent = || -> u64 {
             let paths = self.client.association_paths();
-            paths.iter().map(|path| path.sent.bytes.as_u64()).sum()
+            let sent = paths.iter().map(|path| path.sent.bytes.as_u64());
+            let lost = paths
+                .iter()
+                .map(|path| path.overtaken * path.packet_size as u64);
+            sent.sum::<u64>().saturating_sub(lost.sum())
         };
         let before = sent();
         let id = self.client.open_stream(Bytes::new()).unwrap();
@@ -193,8 +198,7 @@ async fn an_association_follows_the_policy_of_its_session_at_the_start_and_when_
     let client = &drivers.client;
     client.with(|session, now| session.set_scheduler(now, ChunkPolicy::RoundRobin));
     let once = drivers.sent_for_a_megabyte().await;
-    // On a busy machine some are sent again, since they seem to be lost.
-    assert!((1_000_000..1_900_000).contains(&once), "{once}");
+    assert!((900_000..1_500_000).contains(&once), "{once}");
 }
 
 /// The peer ends both directions of each stream that it opens. None waits for its acceptor then, or
