@@ -4,16 +4,17 @@ pub mod chaos;
 mod inner;
 mod plan;
 pub mod report;
+mod roam;
 mod tcp_flow;
 mod tunnel;
 mod udp;
 
-use hawser_scenario::{Direction, Link};
+use hawser_scenario::{Direction, Link, Scenario};
 use hawser_types::Rate;
 
 pub use plan::Run;
 
-use report::{CallReport, TcpReport, UdpReport};
+use report::{CallReport, RoamReport, TcpReport, UdpReport};
 use tunnel::Tunnel;
 
 impl Run {
@@ -33,6 +34,13 @@ impl Run {
     pub fn call(&self, links: &[Link]) -> Option<CallReport> {
         let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
         Some(udp::call(&mut tunnel, self))
+    }
+
+    /// One flow of UDP at this rate while the scenario's links come and go, announced or not.
+    /// `None`: as above.
+    pub fn roam(&self, scenario: &Scenario, announced: bool, rate: Rate) -> Option<RoamReport> {
+        let mut tunnel = Tunnel::new(&scenario.links, self.policy, self.seed)?;
+        Some(roam::run(&mut tunnel, self, scenario, announced, rate))
     }
 
     /// One TCP connection. `None`: as above.

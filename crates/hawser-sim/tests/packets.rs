@@ -5,6 +5,7 @@ use std::time::Duration;
 use hawser_scenario::{Congestion, Direction, Link, Scenario};
 use hawser_sched::packet::PacketPolicy;
 use hawser_sim::packets::{Run, chaos};
+use hawser_types::Rate;
 
 #[test]
 fn whatever_links_do_nothing_is_doubled_stuck_or_out_of_order_beyond_the_rule() {
@@ -38,6 +39,37 @@ fn what_a_link_loses_costs_a_connection_inside_nothing() {
     assert!(report.retransmissions <= report.dropped, "{report:?}");
 }
 
+#[test]
+fn an_announced_handover_loses_nothing_and_delays_stay_near_the_quickest_link() {
+    for name in ["mms/e1", "mms/e1-away"] {
+        let scenario = scenario(name);
+        let report = run().roam(&scenario, true, rate()).unwrap();
+        for own in &report.phases {
+            let delays = own
+                .phase
+                .links
+                .iter()
+                .map(|it| scenario.links[*it].down.delay);
+            let quickest = delays.min().unwrap().as_micros() as u64;
+            assert_eq!(own.lost, 0, "{report:?}");
+            assert!(own.delay_p50 < quickest + 10_000, "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_link_in_use_that_goes_unannounced_costs_a_flow_little_time() {
+    let scenario = scenario("mms/e1-away");
+    let report = run().roam(&scenario, false, rate()).unwrap();
+    // A round trip of the link that goes, and 150 ms.
+    assert!(report.phases[1].gap < 54_000 + 150_000, "{report:?}");
+}
+
+/// Less than what each of the links that carry it has.
+fn rate() -> Rate {
+    Rate::from_bits_per_second(1_500_000)
+}
+
 fn run() -> Run {
     Run {
         policy: PacketPolicy::Auto,
@@ -49,9 +81,12 @@ fn run() -> Run {
 }
 
 fn links(name: &str) -> Vec<Link> {
+    scenario(name).links
+}
+
+fn scenario(name: &str) -> Scenario {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
     let path = format!("{folder}/{name}.toml");
     let read = |file: &std::path::Path| std::fs::read_to_string(file);
-    let scenario = Scenario::load(path.as_ref(), &read).unwrap();
-    scenario.links
+    Scenario::load(path.as_ref(), &read).unwrap()
 }

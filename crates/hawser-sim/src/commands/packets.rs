@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use hawser_scenario::{Congestion, Line, Link, Loss, Scenario, Service};
 use hawser_sched::packet::PacketPolicy;
-use hawser_sim::packets::report::{PacketReport, PacketTable, TcpTable};
+use hawser_sim::packets::report::{PacketReport, PacketTable, RoamTable, TcpTable};
 use hawser_sim::packets::{Run, chaos};
 use hawser_types::{Rate, parse_duration};
 
@@ -34,6 +34,8 @@ enum What {
         #[arg(long, default_value_t = 0)]
         first: u64,
     },
+    /// One flow of UDP while links come and go: as they are announced, and as they are not
+    Roam(RoamArguments),
     /// The paper's figure 8: two links of 2:1, one TCP connection, policies beside each other
     Paper {
         #[command(flatten)]
@@ -90,11 +92,27 @@ struct TcpArguments {
     common: Common,
 }
 
+#[derive(Debug, Args)]
+struct RoamArguments {
+    /// Scenario files
+    #[arg(required = true)]
+    scenarios: Vec<PathBuf>,
+    /// What is sent; a quarter of the first link's rate when not given
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Which way the packets go
+    #[arg(long, default_value = "get")]
+    direction: DirectionChoice,
+    #[command(flatten)]
+    common: Common,
+}
+
 impl PacketArguments {
     pub(crate) fn execute(self) -> anyhow::Result<()> {
         match self.what {
             What::Run(arguments) => arguments.execute(),
             What::Tcp(arguments) => arguments.execute(),
+            What::Roam(arguments) => arguments.execute(),
             What::Chaos { seeds, first } => play(first, seeds),
             What::Paper { common } => {
                 let links = [("2:1 equal", 20, 20), ("2:1 20+60 ms", 20, 60)];
@@ -158,6 +176,30 @@ impl TcpArguments {
             sets.push((scenario.name.clone(), scenario.links.clone()));
         }
         self.common.tcp(&sets, self.congestion, self.direction)
+    }
+}
+
+impl RoamArguments {
+    fn execute(self) -> anyhow::Result<()> {
+        let mut reports = Vec::new();
+        for path in &self.scenarios {
+            let scenario = load(path)?;
+            for policy in &self.common.policy {
+                for direction in self.direction.directions() {
+                    let first = scenario.links[0].line(direction).rate.bits_per_second();
+                    let rate = Rate::from_bits_per_second(first / 4);
+                    let rate = self.rate.unwrap_or(rate);
+                    for announced in [true, false] {
+                        let run = self.common.run(*policy, direction);
+                        let report = run.roam(&scenario, announced, rate);
+                        let failed =
+                            || format!("no association over the links of {}", scenario.name);
+                        reports.push(report.with_context(failed)?);
+                    }
+                }
+            }
+        }
+        show(self.common.json, &reports, RoamTable(&reports))
     }
 }
 

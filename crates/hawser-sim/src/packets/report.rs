@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+use hawser_scenario::Phase;
 use serde::Serialize;
 
 /// What came of a flow's packets, the warm-up left out. Delays in µs.
@@ -72,6 +73,40 @@ pub struct TcpReport {
     pub dropped: u64,
     /// Packets that came after they had counted as lost.
     pub late: u64,
+}
+
+/// One flow of UDP while links come and go.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RoamReport {
+    /// The scenario.
+    pub scenario: String,
+    /// The policy.
+    pub policy: &'static str,
+    /// Both ends heard of a link's going before it went.
+    pub announced: bool,
+    /// What was sent, in kbit/s of inner packets.
+    pub offered: u64,
+    /// What came of it, by the time of sending.
+    pub phases: Vec<RoamPhase>,
+}
+
+/// What came of the packets that were sent in a phase. Times in µs.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RoamPhase {
+    /// The phase.
+    pub phase: Phase,
+    /// Packets sent.
+    pub sent: u64,
+    /// Those of them that did not arrive.
+    pub lost: u64,
+    /// Median from the sender's queue to the receiver's application.
+    pub delay_p50: u64,
+    /// As many were later than one in a hundred.
+    pub delay_p99: u64,
+    /// The longest time without an arrival that ended in the phase.
+    pub gap: u64,
 }
 
 /// All runs of one scenario.
@@ -181,6 +216,64 @@ impl Display for TcpTable<'_> {
         writeln!(
             f,
             "rates in kbit/s of payload, /allowed in thousandths, again, dropped and late in packets"
+        )
+    }
+}
+
+/// Phases, one a line, with a heading.
+#[derive(Debug)]
+pub struct RoamTable<'a>(pub &'a [RoamReport]);
+
+impl Display for RoamTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<10} {:<10} {:<12} {:>8} {:>5} {:<9} {:>6} {:>5} {:>8} {:>8} {:>8}",
+            "scenario",
+            "policy",
+            "",
+            "offered",
+            "from",
+            "links",
+            "sent",
+            "lost",
+            "p50",
+            "p99",
+            "gap"
+        )?;
+        for it in self.0 {
+            let how = if it.announced {
+                "announced"
+            } else {
+                "unannounced"
+            };
+            for own in &it.phases {
+                let links: Vec<_> = own
+                    .phase
+                    .links
+                    .iter()
+                    .map(|it| (it + 1).to_string())
+                    .collect();
+                writeln!(
+                    f,
+                    "{:<10} {:<10} {:<12} {:>8} {:>4}s {:<9} {:>6} {:>5} {:>8} {:>8} {:>8}",
+                    it.scenario,
+                    it.policy,
+                    how,
+                    it.offered,
+                    own.phase.from.as_secs(),
+                    links.join("+"),
+                    own.sent,
+                    own.lost,
+                    own.delay_p50,
+                    own.delay_p99,
+                    own.gap,
+                )?;
+            }
+        }
+        writeln!(
+            f,
+            "rates in kbit/s, delays and gaps in µs, sent and lost in packets"
         )
     }
 }

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_channels::association::{AssociationTunnel, TunnelStats, below_seal};
-use hawser_scenario::Link;
+use hawser_scenario::{Action, Link};
 use hawser_sched::packet::PacketPolicy;
 use hawser_sched::rules::LinkRules;
-use hawser_sctp::{AssociationConfig, LinkInfo, PathSelector};
+use hawser_sctp::{AssociationConfig, LinkInfo, Local, PathSelector};
 use hawser_tunnel::{Delivery, ReceiverConfig, SenderConfig};
-use hawser_types::{ByteCount, Instant};
+use hawser_types::{ByteCount, Instant, LimitedBy, Permission};
 
 use crate::association::{Fabric, client_local};
 
@@ -16,6 +16,8 @@ use crate::association::{Fabric, client_local};
 pub(super) struct Tunnel {
     now: Instant,
     fabric: Fabric,
+    /// Links that are about to go.
+    leaving: Vec<bool>,
 }
 
 impl Tunnel {
@@ -33,17 +35,17 @@ impl Tunnel {
             seed,
             ..SenderConfig::default()
         };
-        // A gateway knows the client's links by their addresses.
-        let known = (0..links.len()).map(client_local).map(|local| LinkInfo {
-            paths: PathSelector::Remote(local.address),
-            link: local.link,
-            rules: LinkRules::default(),
-        });
-        fabric.association(1).set_links(known.collect());
         for host in &mut fabric.hosts {
             host.tunnel = Some(AssociationTunnel::new(sender, ReceiverConfig::default()));
         }
-        Some(Self { now, fabric })
+        let leaving = vec![false; links.len()];
+        let mut tunnel = Self {
+            now,
+            fabric,
+            leaving,
+        };
+        tunnel.set_links();
+        Some(tunnel)
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -69,6 +71,52 @@ impl Tunnel {
 
     pub(super) fn stats(&self, host: usize) -> TunnelStats {
         self.end(host).stats()
+    }
+
+    /// Lets something happen to a link, from 0.
+    pub(super) fn act(&mut self, link: usize, action: Action) {
+        self.fabric.pass(self.now);
+        self.fabric.act(link, action);
+    }
+
+    /// Tells both ends that a link, from 0, is about to go, or that it is back. One that is about
+    /// to go is used while there is no other, as by a user's rule.
+    pub(super) fn tell(&mut self, link: usize, is_leaving: bool) {
+        self.fabric.pass(self.now);
+        self.leaving[link] = is_leaving;
+        self.set_links();
+    }
+
+    /// A gateway knows the client's links by their addresses.
+    fn set_links(&mut self) {
+        let leaving = &self.leaving;
+        let known = |paths: fn(Local) -> PathSelector| {
+            let links = leaving.iter().enumerate().map(|(number, is_leaving)| {
+                let local = client_local(number);
+                let permission = match is_leaving {
+                    true => Permission::Reserve(LimitedBy::Choice),
+                    false => Permission::Allowed,
+                };
+                LinkInfo {
+                    paths: paths(local),
+                    link: local.link,
+                    rules: LinkRules {
+                        up: permission,
+                        down: permission,
+                        ..LinkRules::default()
+                    },
+                }
+            });
+            links.collect::<Vec<_>>()
+        };
+        let ends = [
+            known(|local| PathSelector::Link(local.link)),
+            known(|local| PathSelector::Remote(local.address)),
+        ];
+        for (host, links) in ends.into_iter().enumerate() {
+            self.fabric.association(host).set_links(links);
+            self.fabric.pump(host);
+        }
     }
 
     /// Bytes that each link has carried from a host.

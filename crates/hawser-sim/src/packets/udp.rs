@@ -1,5 +1,6 @@
 //! Flows of UDP that send at their own rate, whatever is lost.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
@@ -14,22 +15,23 @@ pub(super) const PACKET: usize = 1400;
 
 /// A flow that is sent, and what came of it.
 #[derive(Debug)]
-struct Flow {
+pub(super) struct Flow {
     port: u16,
     size: usize,
     every: Duration,
-    next_at: Instant,
+    pub(super) next_at: Instant,
     counted_from: Instant,
     /// Send time of each packet.
     sent: Vec<Instant>,
-    arrived: Vec<bool>,
+    /// Time of arrival of each.
+    arrived: Vec<Option<Instant>>,
     highest: Option<u64>,
     disordered: u64,
     delays: Vec<Duration>,
 }
 
 impl Flow {
-    fn new(port: u16, size: usize, rate: Rate, now: Instant, warm_up: Duration) -> Self {
+    pub(super) fn new(port: u16, size: usize, rate: Rate, now: Instant, warm_up: Duration) -> Self {
         let every = rate.time_for(ByteCount::from(size));
         Self {
             port,
@@ -49,10 +51,10 @@ impl Flow {
         let number = self.sent.len() as u64;
         tunnel.enqueue(host, inner::packet(17, self.port, number, self.size));
         self.sent.push(tunnel.now());
-        self.arrived.push(false);
+        self.arrived.push(None);
     }
 
-    fn send_due(&mut self, tunnel: &mut Tunnel, host: usize) {
+    pub(super) fn send_due(&mut self, tunnel: &mut Tunnel, host: usize) {
         while self.next_at <= tunnel.now() {
             self.send(tunnel, host);
             self.next_at += self.every;
@@ -61,8 +63,8 @@ impl Flow {
 
     fn arrive(&mut self, now: Instant, number: u64) {
         let sent = self.sent[number as usize];
-        assert!(!self.arrived[number as usize], "a packet came twice");
-        self.arrived[number as usize] = true;
+        let arrived = self.arrived[number as usize].replace(now);
+        assert!(arrived.is_none(), "a packet came twice");
         if self.highest.is_some_and(|highest| number < highest) {
             self.disordered += u64::from(sent >= self.counted_from);
         }
@@ -70,6 +72,32 @@ impl Flow {
         if sent >= self.counted_from {
             self.delays.push(now.since(sent));
         }
+    }
+
+    /// Takes a packet of this flow alone.
+    pub(super) fn take(&mut self, now: Instant, packet: &[u8]) {
+        if let Some((_, number)) = inner::read(packet) {
+            self.arrive(now, number);
+        }
+    }
+
+    /// How many packets were sent in a span, and the delays of those of them that arrived.
+    pub(super) fn sent_in(&self, span: &Range<Instant>) -> (u64, Vec<Duration>) {
+        let all = self.sent.iter().zip(&self.arrived);
+        let own = all.filter(|(at, _)| span.contains(at));
+        let delays = own
+            .clone()
+            .filter_map(|(at, arrived)| Some((*arrived)?.since(*at)));
+        (own.count() as u64, delays.collect())
+    }
+
+    /// The longest time between two arrivals of which the later one is in a span.
+    pub(super) fn gap_in(&self, span: &Range<Instant>) -> Duration {
+        let mut arrived: Vec<Instant> = self.arrived.iter().copied().flatten().collect();
+        arrived.sort_unstable();
+        let within = arrived.windows(2).filter(|pair| span.contains(&pair[1]));
+        let gaps = within.map(|pair| pair[1].since(pair[0]));
+        gaps.max().unwrap_or(span.end.since(span.start))
     }
 
     fn counted(&self) -> u64 {
@@ -120,9 +148,7 @@ pub(super) fn run(tunnel: &mut Tunnel, run: &Run, allowed: Rate, share: f64) -> 
         };
         tunnel.step(next);
         while let Some(delivery) = tunnel.take(1 - from) {
-            if let Some((_, number)) = inner::read(&delivery.packet) {
-                flow.arrive(tunnel.now(), number);
-            }
+            flow.take(tunnel.now(), &delivery.packet);
         }
     }
     let (sender, receiver) = (tunnel.stats(from).sent, tunnel.stats(1 - from).received);
@@ -176,6 +202,6 @@ pub(super) fn call(tunnel: &mut Tunnel, run: &Run) -> CallReport {
 
 /// A packet of a call.
 const CALL: usize = 200;
-const DRAINS: Duration = Duration::from_secs(2);
+pub(super) const DRAINS: Duration = Duration::from_secs(2);
 /// A flow that sends as fast as it may has so much waiting.
 const BACKLOG: ByteCount = ByteCount::new(30_000);
