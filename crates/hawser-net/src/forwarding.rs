@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::guard::{Guard, GuardError};
+use crate::nft;
 
 /// A family of addresses, as the system's settings name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,22 @@ impl Family {
             }
         }
         guard.set(FORWARD_V6, "1").map(drop)
+    }
+}
+
+/// Warns of firewalls of others that drop what is forwarded by `device`. Blocks.
+pub(crate) fn tell_of_firewalls(device: &str) {
+    match nft::dropping_chains() {
+        Ok(chains) => {
+            for chain in chains {
+                tracing::warn!(
+                    chain,
+                    device,
+                    "a firewall drops what it has no rule for: it needs one for this device"
+                );
+            }
+        }
+        Err(error) => tracing::debug!(%error, "firewalls of others are not known"),
     }
 }
 

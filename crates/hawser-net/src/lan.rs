@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::spawn_blocking;
 
 use crate::bind::bind_to_interface;
-use crate::forwarding::{Family, of_interface, setting_of};
+use crate::forwarding::{Family, of_interface, setting_of, tell_of_firewalls};
 use crate::guard::{Guard, GuardError};
 use crate::links::Link;
 use crate::nft::{self, NftError};
@@ -120,7 +120,7 @@ pub fn check(interfaces: &[String], links: &[Link], wanted: &[String]) -> Result
             _ if has_default_route => "is a link: a default route leads by it",
             _ if wanted.contains(name) => "is one of the links that are to be used",
             // Names are written into rules, where some characters have a meaning.
-            _ if !name.chars().all(is_plain) => "has a name that rules can't have",
+            _ if !has_plain_name(name) => "has a name that rules can't have",
             _ => continue,
         };
         return Err(LanError::Unsuitable {
@@ -223,10 +223,13 @@ impl LanRouting {
         // A machine without IPv6 does with IPv4.
         let is_off = of_interface(Family::V6, &plan.device, "disable_ipv6").as_deref() != Some("0");
         plan.families.retain(|it| it.is_ipv4() || !is_off);
+        // First, since what another Hawser has begun is that one's until it ends.
+        let routes = rules::add_routes(&plan.device, &plan.families).await;
+        routes.map_err(LanError::Routes)?;
         let to_prepare = plan.clone();
         let preparing = spawn_blocking(move || prepare(&to_prepare, guard));
         let guard = preparing.await.map_err(|_| LanError::Ending)??;
-        let begun = rules::begin(&plan.interfaces, &plan.device, &plan.families).await;
+        let begun = rules::add_rules(&plan.interfaces, &plan.families).await;
         let routing = Self { guard, plan };
         match begun {
             Ok(()) => Ok(routing),
@@ -312,6 +315,7 @@ fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
     if has(Family::V6) {
         Family::V6.forward(&mut guard)?;
     }
+    tell_of_firewalls(&plan.device);
     Ok(guard)
 }
 
@@ -402,8 +406,12 @@ fn table_of(device: &str) -> String {
     format!("hawser_lan_{device}")
 }
 
-const fn is_plain(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '@' | '+')
+/// Returns whether an interface's name means nothing else in rules.
+pub(crate) fn has_plain_name(interface: &str) -> bool {
+    let is_plain = |letter: char| {
+        letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '@' | '+')
+    };
+    !interface.is_empty() && interface.chars().all(is_plain)
 }
 
 /// The device of a table that is only checked.

@@ -37,6 +37,30 @@ pub(crate) fn list(name: &str) -> Result<Option<String>, NftError> {
     }
 }
 
+/// Names the chains of others that drop what is forwarded unless they have a rule for it, as Docker
+/// has one. A packet passes only if every chain lets it, so a rule of ours changes nothing there.
+pub(crate) fn dropping_chains() -> Result<Vec<String>, NftError> {
+    Ok(forward_drops(&run(&["list", "chains"], "")?))
+}
+
+/// Reads the list of chains.
+fn forward_drops(listed: &str) -> Vec<String> {
+    let (mut table, mut chain, mut found) = ("", "", Vec::new());
+    for line in listed.lines().map(str::trim) {
+        let name = |kind: &str| line.strip_prefix(kind)?.strip_suffix(" {");
+        if let Some(name) = name("table ") {
+            table = name;
+        } else if let Some(name) = name("chain ") {
+            chain = name;
+        } else if line.contains(" hook forward ") && line.ends_with("policy drop;") {
+            found.push(format!("{table} {chain}"));
+        }
+    }
+    // Tables of ours allow what they are for.
+    found.retain(|name| !name.starts_with("inet hawser_"));
+    found
+}
+
 /// Returns what `nft` prints.
 fn run(arguments: &[&str], input: &str) -> Result<String, NftError> {
     let mut nft = Command::new(NFT)
@@ -75,3 +99,23 @@ fn first_line(text: &str) -> String {
 pub(crate) const NFT: &str = "nft";
 /// The kernel's answer, in the words of the C library.
 const NO_SUCH_TABLE: &str = "No such file or directory";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_of_others_that_drop_what_is_forwarded_are_found() {
+        let listed = "table ip filter {\n\tchain INPUT {\n\
+                      \t\ttype filter hook input priority filter; policy drop;\n\t}\n\
+                      \tchain FORWARD {\n\
+                      \t\ttype filter hook forward priority filter; policy drop;\n\t}\n\
+                      \tchain DOCKER-USER {\n\t}\n}\n\
+                      table inet libvirt {\n\tchain forward {\n\
+                      \t\ttype filter hook forward priority filter; policy accept;\n\t}\n}\n\
+                      table inet hawser_kill_switch {\n\tchain passing {\n\
+                      \t\ttype filter hook forward priority 100; policy drop;\n\t}\n}\n";
+        assert_eq!(forward_drops(listed), ["ip filter FORWARD"]);
+        assert_eq!(forward_drops(""), [""; 0]);
+    }
+}

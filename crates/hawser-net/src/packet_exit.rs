@@ -9,7 +9,7 @@ use std::io;
 
 use ipnet::IpNet;
 
-use crate::forwarding::Family;
+use crate::forwarding::{Family, tell_of_firewalls};
 use crate::guard::{Guard, GuardError};
 use crate::nft::{self, NftError};
 
@@ -66,6 +66,7 @@ impl PacketExit {
         if clients.iter().any(|net| matches!(net, IpNet::V6(_))) {
             Family::V6.forward(&mut guard)?;
         }
+        tell_of_firewalls(device);
         Ok(Self {
             table,
             _guard: guard,

@@ -45,6 +45,11 @@ pub(crate) async fn remove(
     }
 }
 
+/// Returns whether the kernel refuses because it has such a route or rule already.
+pub(crate) fn is_there(error: &rtnetlink::Error) -> bool {
+    matches!(error, rtnetlink::Error::NetlinkError(said) if said.raw_code() == -libc::EEXIST)
+}
+
 /// Its preference.
 pub(crate) fn preference(rule: &RuleMessage) -> Option<u32> {
     rule.attributes.iter().find_map(|it| match it {

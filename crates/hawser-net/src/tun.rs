@@ -5,6 +5,7 @@ mod frames;
 mod keeper;
 mod routes;
 mod set_up;
+mod watch;
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
@@ -23,6 +24,7 @@ pub use keeper::keep;
 pub use routes::TunRoutes;
 pub(crate) use set_up::default_route;
 pub use set_up::{TunAddresses, set_up};
+pub use watch::until_lost;
 
 /// A TUN device in the hands of this program. It goes when this is dropped, with its routes.
 #[derive(Debug)]
@@ -54,6 +56,17 @@ pub enum TunError {
         /// The kernel's answer.
         reason: String,
     },
+    /// Another program or a user has changed it.
+    #[error("the TUN device {name} cannot be used any more: {problem}")]
+    Lost {
+        /// The device.
+        name: String,
+        /// What has become of it.
+        problem: &'static str,
+    },
+    /// Another Hawser in this network has routes by a device of its own.
+    #[error("another Hawser on this machine carries its packets already")]
+    Taken,
     /// It cannot be read by this program.
     #[error("cannot use the TUN device: {0}")]
     Use(io::Error),

@@ -19,6 +19,7 @@ mod ledger;
 mod link_state;
 mod machine_packets;
 mod manual;
+mod misfortunes;
 mod names;
 mod origin;
 mod own_addresses;

@@ -13,19 +13,28 @@ use rtnetlink::{Handle, IpVersion, RuleAddRequest};
 
 use crate::links::{LinkError, ask_kernel};
 use crate::routing_rules::{
-    self, MAIN, add, preference, version_of, way_in, without_default_routes,
+    self, MAIN, add, is_there, preference, version_of, way_in, without_default_routes,
 };
 use crate::tun::default_route;
 
-/// Adds the rules of `families` for what comes by `interfaces`, with routes by `device`. An error
-/// is the kernel's reason; then nothing is left.
-pub(super) async fn begin(
-    interfaces: &[String],
-    device: &str,
-    families: &[IpAddr],
-) -> Result<(), String> {
+/// Adds the routes of `families` by `device`, which change nothing without rules. An error is the
+/// kernel's reason, or that another Hawser has such routes.
+pub(super) async fn add_routes(device: &str, families: &[IpAddr]) -> Result<(), String> {
     let done = ask_kernel(|handle| async move {
-        let done = add_all(&handle, interfaces, device, families).await;
+        let done = routes(&handle, device, families).await;
+        Ok(done.map_err(|error| match is_there(&error) {
+            true => TAKEN_BY_ANOTHER.to_owned(),
+            false => error.to_string(),
+        }))
+    });
+    done.await.map_err(|error| error.to_string())?
+}
+
+/// Adds the rules of `families` for what comes by `interfaces`, which lead to these routes. An
+/// error is the kernel's reason; then none is left.
+pub(super) async fn add_rules(interfaces: &[String], families: &[IpAddr]) -> Result<(), String> {
+    let done = ask_kernel(|handle| async move {
+        let done = rules(&handle, interfaces, families).await;
         if done.is_err() {
             remove_all(&handle).await;
         }
@@ -43,13 +52,11 @@ pub(crate) async fn take_back() -> Result<(), LinkError> {
     .await
 }
 
-async fn add_all(
+async fn routes(
     handle: &Handle,
-    interfaces: &[String],
     device: &str,
     families: &[IpAddr],
 ) -> Result<(), rtnetlink::Error> {
-    remove_all(handle).await;
     let mut found = handle.link().get().match_name(device.to_owned()).execute();
     let index = found.try_next().await?.map_or(0, |link| link.header.index);
     for family in families {
@@ -59,6 +66,17 @@ async fn add_all(
         handle.route().add(local).execute().await?;
         let out = default_route(index, *family, DEVICE_TABLE);
         handle.route().add(out).execute().await?;
+    }
+    Ok(())
+}
+
+async fn rules(
+    handle: &Handle,
+    interfaces: &[String],
+    families: &[IpAddr],
+) -> Result<(), rtnetlink::Error> {
+    remove_all(handle).await;
+    for family in families {
         let version = version_of(*family);
         let mut rules = of_taken(handle, OWN).to_vec();
         for name in interfaces {
@@ -117,6 +135,7 @@ fn is_ours(rule: &RuleMessage) -> bool {
     }
 }
 
+const TAKEN_BY_ANOTHER: &str = "another Hawser on this machine does that already";
 /// What stands for this machine itself as the way in.
 const OWN: &str = "lo";
 /// The bit of a packet's mark that says that this machine takes it, if the routes agree.

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 use super::TunError;
 use super::set_up::default_route;
 use crate::links::{Link, LinkError, ask_kernel};
-use crate::routing_rules::{self, MAIN, preference, version_of, way_in};
+use crate::routing_rules::{self, MAIN, is_there, preference, version_of, way_in};
 
 /// What this machine sends goes to the device, for as long as this lives, or until it has ended.
 #[derive(Debug)]
@@ -46,11 +46,23 @@ impl TunRoutes {
         let families: Vec<IpAddr> = families.collect();
         let mut known = addresses(&links.borrow_and_update());
         let begun = ask_kernel(|handle| async move {
-            let begun = begin(&handle, name, &families, &known).await;
+            let carried = match add_routes(&handle, name, &families).await {
+                // The rules are that one's, too.
+                Err(error) if is_there(&error) => return Ok((Err(TunError::Taken), known)),
+                added => added,
+            };
+            let begun = match carried {
+                Ok(carried) => add_rules(&handle, &carried, &known).await,
+                Err(error) => Err(error),
+            };
             if begun.is_err() {
                 let _ = remove_all(&handle).await;
             }
-            Ok((begun.map_err(|error| error.to_string()), known))
+            let failed = |error: rtnetlink::Error| TunError::SetUp {
+                name: name.to_owned(),
+                reason: error.to_string(),
+            };
+            Ok((begun.map_err(failed), known))
         });
         let failed = |reason: String| TunError::SetUp {
             name: name.to_owned(),
@@ -58,7 +70,7 @@ impl TunRoutes {
         };
         let (begun, listed) = begun.await.map_err(|error| failed(error.to_string()))?;
         known = listed;
-        begun.map_err(failed)?;
+        begun?;
         let following = tokio::spawn(async move {
             while links.changed().await.is_ok() {
                 let mut now = addresses(&links.borrow_and_update());
@@ -108,13 +120,12 @@ fn addresses(links: &[Link]) -> BTreeSet<IpAddr> {
         .collect()
 }
 
-async fn begin(
+/// Adds a default route of each family by the device. Returns the families that have one now.
+async fn add_routes(
     handle: &Handle,
     name: &str,
     families: &[IpAddr],
-    links: &BTreeSet<IpAddr>,
-) -> Result<(), rtnetlink::Error> {
-    remove_all(handle).await?;
+) -> Result<Vec<IpAddr>, rtnetlink::Error> {
     let mut found = handle.link().get().match_name(name.to_owned()).execute();
     let index = found.try_next().await?.map_or(0, |link| link.header.index);
     let mut carried = Vec::new();
@@ -122,13 +133,25 @@ async fn begin(
         let route = default_route(index, *family, TABLE);
         match handle.route().add(route).execute().await {
             // A machine without IPv6 does with IPv4.
-            Err(error) if family.is_ipv6() => tracing::debug!(%error, "no IPv6 by the tunnel"),
+            Err(error) if family.is_ipv6() && !is_there(&error) => {
+                tracing::debug!(%error, "no IPv6 by the tunnel");
+            }
             added => {
                 added?;
                 carried.push(*family);
             }
         }
     }
+    Ok(carried)
+}
+
+/// Adds the rules that lead to these routes, in place of those that a killed daemon has left.
+async fn add_rules(
+    handle: &Handle,
+    carried: &[IpAddr],
+    links: &BTreeSet<IpAddr>,
+) -> Result<(), rtnetlink::Error> {
+    remove_all(handle).await?;
     let is_carried = |address: &IpAddr| {
         let mut carried = carried.iter();
         carried.any(|family| family.is_ipv4() == address.is_ipv4())
@@ -136,7 +159,7 @@ async fn begin(
     for address in links.iter().filter(|address| is_carried(address)) {
         add(handle, *address, Rule::OfLink).await?;
     }
-    for family in &carried {
+    for family in carried {
         add(handle, *family, Rule::NotByDefault).await?;
         add(handle, *family, Rule::ToDevice).await?;
     }

@@ -3,13 +3,13 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use hawser_config::{IpNet, PacketExit as Wanted, ServeConfig};
 use hawser_front::gateway::{ClientId, DestinationPolicy};
 use hawser_front::packets::{AddressPool, Exchange, MTU};
 use hawser_net::guard::Guard;
 use hawser_net::identity::PublicKey;
-use hawser_net::links::list_links;
+use hawser_net::links::{Link, list_links};
 use hawser_net::packet_exit::{ExitKind, PacketExit};
 use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
 use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up};
@@ -86,7 +86,23 @@ async fn carried(pool: &[IpNet]) -> anyhow::Result<Vec<IpNet>> {
     let links = list_links().await.context("can't list the links")?;
     let has_v6 = links.iter().any(|link| link.has_default_route_v6);
     let is_carried = |net: &&IpNet| matches!(net, IpNet::V4(_)) || has_v6;
-    Ok(pool.iter().filter(is_carried).copied().collect())
+    let nets: Vec<IpNet> = pool.iter().filter(is_carried).copied().collect();
+    if let Some(problem) = nets.iter().find_map(|net| clash(net, &links)) {
+        bail!("{problem}");
+    }
+    Ok(nets)
+}
+
+/// What keeps a pool from being reached: an address of this machine is one of its own.
+fn clash(pool: &IpNet, links: &[Link]) -> Option<String> {
+    links.iter().find_map(|link| {
+        let address = link.addresses.iter().find(|it| pool.contains(*it))?;
+        let name = &link.name;
+        Some(format!(
+            "packet-pool is {pool}, and {name} of this machine has {address}: allowed is a private \
+             network that nothing here is in"
+        ))
+    })
 }
 
 async fn begin(pool: &AddressPool, kind: ExitKind) -> anyhow::Result<(Tun, String, PacketExit)> {
@@ -107,4 +123,42 @@ async fn begin(pool: &AddressPool, kind: ExitKind) -> anyhow::Result<(Tun, Strin
     });
     let exit = beginning.await??;
     Ok((Tun::new(file)?, device, exit))
+}
+
+#[cfg(test)]
+mod tests {
+    use hawser_net::links::LinkKind;
+    use hawser_types::LinkIndex;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_that_an_address_of_this_machine_is_in_is_refused() {
+        let link = |name: &str, addresses: &[&str]| Link {
+            name: name.to_owned(),
+            addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+            index: LinkIndex::new(1),
+            kind: LinkKind::Hardware,
+            enabled: true,
+            up: true,
+            has_default_route_v4: true,
+            has_default_route_v6: false,
+            takes_ordinary_v4: true,
+            takes_ordinary_v6: false,
+            loopback: false,
+        };
+        let links = [
+            link("eth0", &["192.0.2.7"]),
+            link("eth1", &["fd48::1", "10.83.7.1"]),
+        ];
+        let clash = |pool: &str| clash(&pool.parse().unwrap(), &links);
+        assert_eq!(clash("10.84.0.0/16"), None);
+        assert_eq!(clash("fd48:1::/64"), None);
+        let told = clash("10.83.0.0/16").unwrap();
+        assert!(
+            told.starts_with("packet-pool is 10.83.0.0/16, and eth1"),
+            "{told}"
+        );
+        assert!(clash("fd48::/64").is_some());
+    }
 }

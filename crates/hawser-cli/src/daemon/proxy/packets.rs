@@ -9,7 +9,7 @@ use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::packets::{Inner, PacketTunnel, TunnelError, Wish};
 use hawser_net::client::{Client, OpenStreamError};
-use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up};
+use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up, until_lost};
 use hawser_net::unix_time::UnixTime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -153,6 +153,7 @@ impl Carrying {
         });
         let outcome = tokio::select! {
             error = tunnel.carry(tun, names) => Err(error.into()),
+            error = until_lost(&device) => Err(error.into()),
             _ = ended.wait_for(|ended| *ended) => Ok(()),
         };
         self.carried.send_replace(CarriedFamilies::default());
