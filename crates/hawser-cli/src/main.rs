@@ -75,7 +75,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Policy(args) => policy::run(setup, &args).await,
             Command::Why(args) => why::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
-            Command::KillSwitch(args) => kill_switch::run(args).await,
+            Command::KillSwitch(args) => kill_switch::run(setup, args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::pages(&args),

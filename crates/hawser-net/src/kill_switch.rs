@@ -9,16 +9,18 @@ mod rules;
 
 use std::time::Duration;
 
-use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use crate::bind::mark_sockets;
+use crate::lan::has_plain_name;
 use crate::nft::{self, NftError};
 use crate::unix_time::UnixTime;
 use changes::Changes;
 use rules::{NAME, Table, emptied, removed, script};
+
+pub use rules::Openings;
 
 /// A kill switch that this process looks after. It stays on when this is dropped.
 #[derive(Debug)]
@@ -37,19 +39,22 @@ pub enum KillSwitchError {
     /// Its table can't be watched.
     #[error("cannot follow the changes of nftables: {0}")]
     Follow(std::io::Error),
+    /// An interface that cannot be written into rules.
+    #[error("no rule can name the interface {0:?}: letters, digits and -_.@+ are allowed")]
+    Interface(String),
     /// The work was given up.
     #[error("the work was given up: {0}")]
     GivenUp(#[from] JoinError),
 }
 
 impl KillSwitch {
-    /// Turns it on, with these networks open to all programs; one that is on already goes on, with
-    /// them in place of its own. From then on this process's sockets are marked, and if something
-    /// else than [`remove`] removes the table, it is made again.
+    /// Turns it on, with these openings; one that is on already goes on, with them in place of its
+    /// own. From then on this process's sockets are marked, and if something else than [`remove`]
+    /// removes the table, it is made again.
     ///
     /// # Errors
     /// That this process may not, or that the system can't.
-    pub async fn turn_on(open: Vec<IpNet>) -> Result<Self, KillSwitchError> {
+    pub async fn turn_on(open: Openings) -> Result<Self, KillSwitchError> {
         // First, so that no change is missed.
         let changes = Changes::follow().map_err(KillSwitchError::Follow)?;
         let since = turn_on(&open).await?;
@@ -69,11 +74,11 @@ impl KillSwitch {
         Ok(Some(Self::start(changes, since, None)))
     }
 
-    fn start(mut changes: Changes, since: UnixTime, open: Option<Vec<IpNet>>) -> Self {
+    fn start(mut changes: Changes, since: UnixTime, open: Option<Openings>) -> Self {
         let (sender, receiver) = watch::channel(Some(since));
         let following = tokio::spawn(async move {
             let mut complaint = String::new();
-            while let Err(error) = follow(&mut changes, &sender, open.as_deref()).await {
+            while let Err(error) = follow(&mut changes, &sender, open.as_ref()).await {
                 let text = error.to_string();
                 if text != complaint {
                     tracing::warn!(%error, "the kill switch can't be looked after now");
@@ -153,7 +158,7 @@ pub async fn remove() -> Result<Option<UnixTime>, KillSwitchError> {
 async fn follow(
     changes: &mut Changes,
     since: &watch::Sender<Option<UnixTime>>,
-    open: Option<&[IpNet]>,
+    open: Option<&Openings>,
 ) -> Result<(), KillSwitchError> {
     loop {
         match look().await? {
@@ -180,7 +185,15 @@ async fn follow(
     }
 }
 
-async fn turn_on(open: &[IpNet]) -> Result<UnixTime, KillSwitchError> {
+/// Turns it on and leaves it alone, with these openings, or changes those of one that is on.
+/// Returns since when it is on.
+///
+/// # Errors
+/// That this process may not, or that the system can't.
+pub async fn turn_on(open: &Openings) -> Result<UnixTime, KillSwitchError> {
+    if let Some(name) = open.inside.iter().find(|name| !has_plain_name(name)) {
+        return Err(KillSwitchError::Interface(name.clone()));
+    }
     let since = find().await?.unwrap_or_else(UnixTime::now);
     let inbound = spawn_blocking(inbound::connections).await?;
     apply(script(since, open, &inbound)).await?;

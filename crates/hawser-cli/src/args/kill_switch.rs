@@ -11,6 +11,9 @@ pub(crate) struct KillSwitchArgs {
 /// Actions on the kill switch.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum KillSwitchAction {
+    /// Turn the kill switch on before `hawser up --kill-switch` does, such as before the network
+    /// is up; with the networks and interfaces that the configuration opens
+    On,
     /// Remove the kill switch, whether Hawser runs or not: all programs use the links again
     Off,
 }

@@ -7,15 +7,20 @@ use hawser_net::unix_time::UnixTime;
 use rustix::process::geteuid;
 
 use crate::args::{Command, KillSwitchAction, KillSwitchArgs};
-use crate::setup::show;
+use crate::commands::up::openings;
+use crate::setup::{Setup, show};
 
-/// Says whether it is on, or removes it.
-pub(crate) async fn run(args: KillSwitchArgs) -> anyhow::Result<()> {
+/// Says whether it is on, turns it on, or removes it.
+pub(crate) async fn run(setup: &Setup, args: KillSwitchArgs) -> anyhow::Result<()> {
     match args.action {
         None => match kill_switch::find().await? {
             Some(since) => show(&format!("{}\n", told(since))),
             None => show("the kill switch is off\n"),
         },
+        Some(KillSwitchAction::On) => {
+            kill_switch::turn_on(&openings(&setup.config.up)).await?;
+            show("the kill switch is on: only `hawser up` uses the links\n")
+        }
         Some(KillSwitchAction::Off) => match kill_switch::remove().await? {
             Some(_) => show("the kill switch is off: all programs use the links again\n"),
             None => show("the kill switch was off already\n"),

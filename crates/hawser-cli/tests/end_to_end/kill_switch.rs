@@ -5,11 +5,13 @@ mod stage;
 use std::io::Write as _;
 use std::process::Command;
 
-use hawser_skip::namespace::in_namespace_of_root;
+use hawser_skip::namespace::{in_namespace_of_root, ip};
 
 use super::internet::said;
 use super::program::{Ended, until};
-use stage::{DIRECT, LINKS, Machine, SIGNS, Watch, call, logged_in, of_hawser, refused};
+use stage::{DIRECT, Machine, SIGNS, call, logged_in, refused};
+
+pub(crate) use stage::{LINKS, Watch, of_hawser};
 
 #[test]
 // long: one run, through all that may happen to Hawser
@@ -24,7 +26,9 @@ fn nothing_leaves_past_hawser_until_the_kill_switch_is_removed_by_name() {
         net.enrol();
         gateway.kill();
         let (mut login, terminal) = logged_in(&net.gateway);
-        let watch = Watch::start();
+        let Some(watch) = Watch::start(test) else {
+            return;
+        };
         let all = || LINKS.map(|link| watch.packets(link)).concat().join("\n");
         let leaked = || LINKS.map(|link| watch.leaked(link)).concat();
         let _leakers = machine.leakers();
@@ -154,5 +158,62 @@ fn the_kill_switch_comes_back_unless_it_is_removed_by_name() {
         assert!(status["kill_switch"].is_null(), "{status}");
         assert_eq!(refused(), "[111, 111, 0]", "{}", client.log());
         client.end();
+    });
+}
+
+#[test]
+fn a_kill_switch_from_before_the_network_is_taken_over() {
+    let test = "kill_switch::a_kill_switch_from_before_the_network_is_taken_over";
+    in_namespace_of_root(test, || {
+        let Some(machine) = Machine::new(test) else {
+            return;
+        };
+        let net = &machine.net;
+        let gateway = net.serve();
+        net.enrol();
+        let Some(watch) = Watch::start_at(test, &net.gateway) else {
+            return;
+        };
+        let _leakers = machine.leakers();
+        for link in LINKS {
+            let leaks = || !watch.leaked_since(0, link).is_empty();
+            until("programs use the links", leaks, || {
+                watch.packets(link).join("\n")
+            });
+            ip(&format!("link set {link} down"));
+        }
+        // As the machine boots: first the switch, then the links.
+        let on = machine.switch(&["on"]);
+        assert_eq!(on.code, 0, "{on:?}");
+        let before = LINKS.map(|link| watch.packets(link).len());
+        for (number, link) in (1..).zip(LINKS) {
+            ip(&format!("link set {link} up"));
+            let gateway = format!("10.{number}.0.1");
+            ip(&format!(
+                "route add default via {gateway} dev {link} metric {number}00"
+            ));
+        }
+        machine.let_them_try();
+        let on = machine.switch(&["on"]);
+        assert_eq!(on.code, 0, "{on:?}");
+        let client = machine.up(&["--kill-switch"]);
+        let status = net.place.status("client").unwrap();
+        assert!(status["kill_switch"]["since_unix_ms"].is_u64(), "{status}");
+        machine.let_them_try();
+        client.kill();
+        machine.let_them_try();
+        let leaked = (0..LINKS.len()).map(|n| watch.leaked_since(before[n], LINKS[n]));
+        assert_eq!(
+            leaked.collect::<Vec<_>>().concat(),
+            [""; 0],
+            "{}",
+            gateway.log()
+        );
+        let off = machine.switch(&["off"]);
+        assert_eq!(off.code, 0, "{off:?}");
+        for (link, before) in LINKS.into_iter().zip(before) {
+            let leaks = || !watch.leaked_since(before, link).is_empty();
+            until("it is off", leaks, || watch.packets(link).join("\n"));
+        }
     });
 }

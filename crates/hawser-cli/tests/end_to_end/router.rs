@@ -1,6 +1,7 @@
 //! `hawser up --capture lan:INTERFACE`: hosts behind a router with two links, over a gateway to a
 //! third network. They have an address and a default route, and nothing of Hawser.
 
+mod closed;
 mod scripts;
 mod stage;
 

@@ -49,7 +49,7 @@ fn units_start_what_there_is() {
     };
     let starts = texts.flat_map(starts).filter(|start| !start.is_empty());
     let starts: Vec<String> = starts.collect();
-    assert_eq!(starts.len(), 3);
+    assert_eq!(starts.len(), 5);
     for start in starts {
         // The administrator's flags are empty here; with one more it explains itself and starts
         // nothing.
@@ -109,6 +109,10 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd")
 }
 
-const UNITS: [&str; 2] = ["hawser-up.service", "hawser-serve.service"];
+const UNITS: [&str; 3] = [
+    "hawser-up.service",
+    "hawser-serve.service",
+    "hawser-kill-switch.service",
+];
 const DROP_INS: &str = "hawser-up.service.d";
 const INSTALLED: &str = "/usr/bin/hawser";

@@ -8,6 +8,16 @@ use super::inbound::Connection;
 use crate::bind::OWN_MARK;
 use crate::unix_time::UnixTime;
 
+/// What a kill switch leaves open beside Hawser's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Openings {
+    /// Networks that all programs reach.
+    pub networks: Vec<IpNet>,
+    /// Interfaces with hosts behind this machine: it answers them as before, and what they send
+    /// leaves by Hawser alone.
+    pub inside: Vec<String>,
+}
+
 /// What there is in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
@@ -35,9 +45,9 @@ impl Table {
     }
 }
 
-/// Puts the table in place, or another one in its place, in one step. Networks in `open` can be
-/// reached by all programs. Those of `inbound` go on.
-pub(super) fn script(since: UnixTime, open: &[IpNet], inbound: &[Connection]) -> String {
+/// Puts the table in place, or another one in its place, in one step, with these openings. The
+/// connections of `inbound` go on.
+pub(super) fn script(since: UnixTime, open: &Openings, inbound: &[Connection]) -> String {
     let is_v4 = |address: &SocketAddr| address.is_ipv4();
     let [four, six] = [true, false].map(|v4| {
         let of_family = inbound.iter().filter(|(local, _)| is_v4(local) == v4);
@@ -48,11 +58,13 @@ pub(super) fn script(since: UnixTime, open: &[IpNet], inbound: &[Connection]) ->
     });
     let nets = |v4: bool| {
         let of_family = open
+            .networks
             .iter()
             .filter(move |net| matches!(net.addr(), IpAddr::V4(_)) == v4);
         elements(of_family.map(|net| net.trunc().to_string()))
     };
     let (open_four, open_six) = (nets(true), nets(false));
+    let inside = elements(open.inside.iter().map(|name| format!("\"{name}\"")));
     format!(
         r#"{before}table inet {NAME} {{
     comment "{SINCE}{since}"
@@ -60,6 +72,7 @@ pub(super) fn script(since: UnixTime, open: &[IpNet], inbound: &[Connection]) ->
     set inbound6 {{ type ipv6_addr . inet_service . ipv6_addr . inet_service; {six} }}
     set open4 {{ type ipv4_addr; flags interval; auto-merge; {open_four} }}
     set open6 {{ type ipv6_addr; flags interval; auto-merge; {open_six} }}
+    set inside {{ type ifname; {inside} }}
 {chains}}}
 "#,
         before = removed(),
@@ -68,7 +81,8 @@ pub(super) fn script(since: UnixTime, open: &[IpNet], inbound: &[Connection]) ->
 }
 
 /// A refusal is told on the way out. What is routed again after that is looked at once more, where
-/// nothing can be told.
+/// nothing can be told. Hosts inside are answered by this machine and by what Hawser brings; nobody
+/// reaches them by a link through it.
 fn chains() -> String {
     format!(
         r#"    chain allowed {{
@@ -87,18 +101,21 @@ fn chains() -> String {
     }}
     chain leaving {{
         type filter hook output priority {LATE}; policy drop;
+        oifname @inside accept
         jump allowed
         reject with icmpx type admin-prohibited
     }}
     chain passing {{
         type filter hook forward priority {LATE}; policy drop;
         iifname "hawser*" accept
+        iifname @inside oifname @inside accept
         jump allowed
         reject with icmpx type admin-prohibited
     }}
     chain left {{
         type filter hook postrouting priority {LATE}; policy drop;
         iifname "hawser*" accept
+        oifname @inside accept
         jump allowed
     }}
     chain arriving {{
@@ -160,7 +177,10 @@ mod tests {
             let found = || Table::read(nft::list(NAME).unwrap().as_deref());
             assert_eq!(found(), Table::Missing);
             let open = ["192.168.7.9/24", "192.168.0.0/16", "fd00::1/8"];
-            let open = open.map(|net| net.parse().unwrap());
+            let open = Openings {
+                networks: open.map(|net| net.parse().unwrap()).into(),
+                inside: vec!["eth1".to_owned(), "br-lan.7".to_owned()],
+            };
             let inbound = [
                 ("192.0.2.1:22", "192.0.2.2:5"),
                 ("[fd00::1]:22", "[fd00::2]:5"),
@@ -171,7 +191,7 @@ mod tests {
                 nft::apply(&script(since, &open, &inbound)).unwrap();
                 assert_eq!(found(), Table::On(since));
             }
-            nft::apply(&script(since, &[], &[])).unwrap();
+            nft::apply(&script(since, &Openings::default(), &[])).unwrap();
             assert_eq!(found(), Table::On(since));
             nft::apply(&emptied()).unwrap();
             assert_eq!(found(), Table::Off);

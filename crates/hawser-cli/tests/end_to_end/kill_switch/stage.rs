@@ -11,19 +11,41 @@ use crate::internet::{Internet, said};
 use crate::program::{Daemon, Ended, Place, kernel_captures, read, until};
 
 /// What leaves by the links, as tcpdump tells it, from before Hawser starts.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     place: Place,
     watchers: Vec<Child>,
 }
 
 impl Watch {
-    pub(super) fn start() -> Self {
+    /// Watches the ends here. None where tcpdump is missing, which is told for `test`.
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        Self::start_by(test, || Command::new("tcpdump"), "out")
+    }
+
+    /// Watches the far ends, where a link that goes down here stays up.
+    pub(super) fn start_at(test: &str, neighbour: &Neighbour) -> Option<Self> {
+        Self::start_by(test, || neighbour.command("tcpdump"), "in")
+    }
+
+    fn start_by(test: &str, tcpdump: impl Fn() -> Command, direction: &str) -> Option<Self> {
+        if Command::new("tcpdump").arg("--version").output().is_err() {
+            hawser_skip::skip(&format!("end_to_end::{test}"), "no tcpdump here");
+            return None;
+        }
         let place = Place::new();
         let watch = |link: &str| {
             let heard = File::create(place.path(link)).unwrap();
             let ready = File::create(place.path(&format!("{link}.ready"))).unwrap();
-            let mut tcpdump = Command::new("tcpdump");
-            tcpdump.args(["-n", "-l", "--immediate-mode", "-Z", "root", "-Q", "out"]);
+            let mut tcpdump = tcpdump();
+            tcpdump.args([
+                "-n",
+                "-l",
+                "--immediate-mode",
+                "-Z",
+                "root",
+                "-Q",
+                direction,
+            ]);
             tcpdump.args(["-i", link, ALL_BUT_NEIGHBOURS]);
             tcpdump.stdout(heard).stderr(ready).spawn().unwrap()
         };
@@ -33,19 +55,25 @@ impl Watch {
             let listens = || read(&ready).contains("listening on");
             until("tcpdump listens", listens, || read(&ready));
         }
-        Self { place, watchers }
+        Some(Self { place, watchers })
     }
 
     /// The packets of a link so far.
-    pub(super) fn packets(&self, link: &str) -> Vec<String> {
+    pub(crate) fn packets(&self, link: &str) -> Vec<String> {
         let text = read(&self.place.path(link));
         // The last line may not be whole yet.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(str::to_owned).collect()
     }
 
+    /// Of a link, those from `since` on that are neither Hawser's nor allowed.
+    pub(super) fn leaked_since(&self, since: usize, link: &str) -> Vec<String> {
+        let packets = self.packets(link).into_iter().skip(since);
+        packets.filter(|it| is_leak(it)).collect()
+    }
+
     /// Of a link, those that are neither Hawser's nor allowed, since the first one of Hawser's.
-    pub(super) fn leaked(&self, link: &str) -> Vec<String> {
+    pub(crate) fn leaked(&self, link: &str) -> Vec<String> {
         let packets = self.packets(link).into_iter();
         let since = packets.skip_while(|it| !it.contains(".7443: "));
         since.filter(|it| is_leak(it)).collect()
@@ -93,10 +121,6 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn new(test: &str) -> Option<Self> {
         if !kernel_captures(test) {
-            return None;
-        }
-        if Command::new("tcpdump").arg("--version").output().is_err() {
-            hawser_skip::skip(&format!("end_to_end::{test}"), "no tcpdump here");
             return None;
         }
         let net = Internet::new(test)?;
@@ -180,7 +204,7 @@ impl Machine {
 }
 
 /// The number of packets to the gateway by a link so far.
-pub(super) fn of_hawser(watch: &Watch, link: &str) -> usize {
+pub(crate) fn of_hawser(watch: &Watch, link: &str) -> usize {
     let packets = watch.packets(link);
     packets.iter().filter(|it| it.contains(".7443: ")).count()
 }
@@ -230,7 +254,7 @@ pub(super) fn call(neighbour: &Neighbour) -> [String; 2] {
     })
 }
 
-pub(super) const LINKS: [&str; 2] = ["dsl", "lte"];
+pub(crate) const LINKS: [&str; 2] = ["dsl", "lte"];
 /// ARP, neighbour discovery, and the reports of listeners, which have a hop-by-hop header.
 const ALL_BUT_NEIGHBOURS: &str = "not arp and not (ip6 and (ip6[6] == 0 or (ip6[6] == 58 and \
                                   ip6[40] >= 133 and ip6[40] <= 136)))";

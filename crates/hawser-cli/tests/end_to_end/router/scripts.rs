@@ -117,6 +117,10 @@ print(echo(udp(), ('11.0.0.2', 7), os.urandom(1200)))
 ";
 pub(super) const OWN_SAYS: &str = "True
 11.0.0.1 True";
+/// A service of the router itself, which hosts ask by datagrams.
+pub(super) const ANSWERED: &str = "
+print(echo(udp(), ('192.168.77.1', 67), b'request'))
+";
 /// The router, at an address where it has a name server and at one where it has none.
 pub(super) const ASK: &str = "
 print(ask('192.168.77.1', 'of.router'), ask('fd77::1', 'of.router', socket.AF_INET6))

@@ -183,6 +183,18 @@ pub(super) fn state() -> Vec<String> {
     ]
 }
 
+/// Answers datagrams here with what they hold.
+pub(super) fn answer_here(at: &'static str) {
+    let socket = std::net::UdpSocket::bind(at).unwrap();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 2000];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            // Where that is forbidden, the next one is not answered either.
+            let _ = socket.send_to(&bytes[..length], from);
+        }
+    });
+}
+
 /// Answers all questions for names, here, with the same address.
 pub(super) fn answer_names_here(at: &'static str) {
     let socket = std::net::UdpSocket::bind(at).unwrap();
