@@ -26,7 +26,8 @@ use crate::scenario;
 use crate::thousand::ThousandOptions;
 use crate::{
     association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
-    matrix, messages, objects, packets, peer, privilege, request, short, transports,
+    matrix, messages, objects, packets, peer, privilege, request, roaming, router, short,
+    transports,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -70,6 +71,12 @@ enum Command {
     Messages(Arguments<messages::Options>),
     /// Carry packets of iperf3 and ping by `hawser run --tun`, beside each link alone
     Packets(Arguments<packets::Options>),
+    /// Carry one TCP connection as packets over links of unlike rates, by each policy (MMS-E3)
+    PacketPolicies(Arguments<packets::PoliciesOptions>),
+    /// Let the links of a host come and go, announced and not (MMS-E1, E2)
+    Roaming(Arguments<roaming::Options>),
+    /// Let hosts behind a router transfer, call and ask for names at the same time
+    Router(Arguments<router::Options>),
     /// Carry packets without limits: speed and processor time, beside WireGuard in user space
     PacketsUnshaped(PacketsUnshapedArguments),
     /// Carry sessions over TCP, over associations and by automatic choice, beside usrsctp
@@ -144,6 +151,9 @@ impl Cli {
             Command::Association(arguments) => arguments.execute(),
             Command::Messages(arguments) => arguments.execute(messages::run),
             Command::Packets(arguments) => arguments.execute(packets::run),
+            Command::PacketPolicies(arguments) => arguments.execute(packets::run_policies),
+            Command::Roaming(arguments) => arguments.execute(roaming::run),
+            Command::Router(arguments) => arguments.execute(router::run),
             Command::PacketsUnshaped(arguments) => arguments.execute(),
             Command::Transports(arguments) => arguments.execute(),
             Command::AssociationSpeed(arguments) => arguments.execute(),

@@ -5,6 +5,7 @@
 //! each link alone, over MPTCP and through Hawser, and reports.
 
 mod association;
+mod captured;
 pub mod cli;
 mod commands;
 mod connect;
@@ -40,6 +41,8 @@ pub mod privilege;
 pub mod process;
 mod relay;
 mod request;
+mod roaming;
+mod router;
 pub mod scenario;
 mod short;
 mod statistics;

@@ -1,5 +1,6 @@
 //! Packets over all links: iperf3, QUIC and ping by `hawser run --tun`, beside each link alone.
 
+mod policies;
 mod quic;
 mod stage;
 mod tools;
@@ -10,6 +11,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+pub(crate) use self::policies::{PoliciesOptions, run as run_policies};
 use self::stage::{INTERVAL, PAYLOAD, Stage, Way};
 use self::tools::Udp;
 pub(crate) use self::unshaped::{UnshapedOptions, run as run_unshaped};

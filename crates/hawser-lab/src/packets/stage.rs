@@ -218,7 +218,7 @@ fn ping(seconds: u64) -> Vec<String> {
     .into()
 }
 
-fn unreadable(program: &str, text: &str) -> StepError {
+pub(super) fn unreadable(program: &str, text: &str) -> StepError {
     let start: String = text.chars().take(200).collect();
     io::Error::other(format!("{program} gave no figures: {start}")).into()
 }
