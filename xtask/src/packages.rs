@@ -120,7 +120,7 @@ struct Need {
 /// Of the packages below, those that are services of the same name.
 const SERVICES: [&str; 3] = ["kamailio", "nginx", "prometheus"];
 
-const NEEDS: [Need; 16] = [
+const NEEDS: [Need; 17] = [
     Need {
         program: "curl",
         package: "curl",
@@ -180,6 +180,11 @@ const NEEDS: [Need; 16] = [
         program: "/usr/include/usrsctp.h",
         package: "libusrsctp-dev",
         tests: "associations with another SCTP stack",
+    },
+    Need {
+        program: "openssl",
+        package: "openssl",
+        tests: "a SIP registrar over TLS",
     },
     Need {
         program: "kamailio",

@@ -3,6 +3,7 @@
 //! The command line. Flags take precedence over the configuration file: each `apply_to` merges them
 //! for one command, once.
 
+mod directory;
 mod enclosed;
 mod events;
 mod kill_switch;
@@ -26,8 +27,9 @@ use hawser_net::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
 use hawser_types::{ByteCount, StreamId};
 
-use shared::{link_name, network};
+use shared::{link_name, network, socket_address};
 
+pub(crate) use directory::DirectoryArgs;
 pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
@@ -203,6 +205,9 @@ pub(crate) struct ServeArgs {
     /// 10.83.0.0/16 and fd48:6177:7365:72::/64]
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) packet_pool: Vec<IpNet>,
+    /// The directory beside the gateway.
+    #[command(flatten)]
+    pub(crate) directory: DirectoryArgs,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7481
     #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
     pub(crate) web: Option<SocketAddr>,
@@ -486,11 +491,6 @@ impl UpArgs {
         }
         config.web = self.web.or(config.web);
     }
-}
-
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let expected = "expected an address and a port such as 127.0.0.1:1080 or [::]:7443";
-    text.parse().map_err(|_| expected.to_owned())
 }
 
 fn web_address(text: &str) -> Result<SocketAddr, String> {

@@ -11,6 +11,7 @@
 mod address;
 mod capture;
 mod connection;
+mod directory;
 mod document;
 mod error;
 mod gateway;
@@ -27,6 +28,7 @@ use std::path::Path;
 pub use address::{HostPort, HostPortError, read_network};
 pub use capture::{CaptureScope, UnknownCaptureScope};
 pub use connection::ConnectionConfig;
+pub use directory::{Digest, DirectoryConfig, DirectoryLimits};
 pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};
 pub use hawser_sched::chunk::ChunkPolicy;
@@ -62,6 +64,8 @@ pub struct Config {
     pub up: UpConfig,
     /// `[session]`: chunking, distribution and encryption of data; for both ends.
     pub session: SessionConfig,
+    /// `[directory]`: the SIP registrar and proxy beside the gateway.
+    pub directory: DirectoryConfig,
     /// `[[link]]`: properties of links, at most one entry for a name.
     pub links: Vec<LinkConfig>,
     /// `[connection]`: connections that each go over one link.
@@ -100,11 +104,20 @@ impl TryFrom<Section<'_>> for Config {
     type Error = ConfigError;
 
     fn try_from(root: Section<'_>) -> Result<Self, ConfigError> {
-        root.allow_only(&["serve", "up", "session", "link", "connection", "rule"])?;
+        root.allow_only(&[
+            "serve",
+            "up",
+            "session",
+            "directory",
+            "link",
+            "connection",
+            "rule",
+        ])?;
         Ok(Self {
             serve: root.section_or_default("serve")?,
             up: root.section_or_default("up")?,
             session: root.section_or_default("session")?,
+            directory: root.section_or_default("directory")?,
             links: link::read_all(&root)?,
             connection: root.section_or_default("connection")?,
             rules: rule::read_all(&root, Source::User)?,

@@ -164,7 +164,7 @@ fn an_unknown_key_is_named_with_those_allowed() {
     );
     assert_eq!(
         error("z = 1\na = 1"),
-        "hawser.toml:1: unknown key `z`; allowed: serve, up, session, link, connection, rule"
+        "hawser.toml:1: unknown key `z`; allowed: serve, up, session, directory, link, connection, rule"
     );
 }
 

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use crate::directory::read_path;
 use crate::document::Section;
 use crate::link::{LINK_NAME, read_link_name};
 use crate::serve::{read_listen, read_web};
@@ -104,10 +105,7 @@ impl TryFrom<Section<'_>> for UpConfig {
         if let Some(field) = section.field("allow-lan") {
             config.allow_lan = field.boolean()?;
         }
-        if let Some(field) = section.field("password-file") {
-            let read = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-            config.password_file = Some(field.parse_with(read, "the path of a file")?);
-        }
+        config.password_file = read_path(&section, "password-file")?;
         if let Some(field) = section.field("no-password") {
             config.no_password = field.boolean()?;
             if config.no_password && config.password_file.is_some() {

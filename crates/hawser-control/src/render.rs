@@ -1,6 +1,7 @@
 //! Snapshots and reports as text for terminals, one file for each command that prints them.
 
 mod connections;
+mod directory;
 mod event;
 mod figures;
 mod links;

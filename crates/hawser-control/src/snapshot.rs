@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::all_sessions::AllSessions;
 use crate::connections::ConnectionsStatus;
+use crate::directory::DirectoryStatus;
 use crate::session_status::SessionStatus;
 use crate::words::words;
 
@@ -41,6 +42,9 @@ pub struct StatusSnapshot {
     /// The kill switch, where one is on; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_switch: Option<KillSwitchStatus>,
+    /// The directory, where one is served; gateways only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<DirectoryStatus>,
     /// Number of sessions, also when not all are listed.
     pub session_count: u64,
     /// All sessions together, as they were a moment ago.

@@ -1,4 +1,4 @@
-//! Where traffic comes in and goes out: the proxy port and the gateway.
+//! Where traffic comes in and goes out: the proxy port, the gateway and the directory.
 
 mod address;
 pub mod bonded;
@@ -7,6 +7,7 @@ pub mod connection;
 pub mod datagram;
 pub mod destination;
 pub mod dialer;
+pub mod directory;
 pub mod either;
 #[doc(hidden)]
 pub mod fuzzing;

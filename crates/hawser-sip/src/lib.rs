@@ -9,9 +9,11 @@
 //! - [`dialog`]: what two user agents have in common (RFC 3261 §12).
 //! - [`sdp`]: the addresses of one end, signed (RFC 8839).
 //! - [`session`]: opened, changed and ended (RFC 3261 §13, RFC 3311).
+//! - [`directory`]: registrar and proxy together, for whoever asks.
 //! - [`reginfo`]: what a registrar tells of bindings (RFC 3680).
 //! - [`subscription`]: who watches bindings, and who is told (RFC 6665).
 //! - [`proxy`]: where requests go (RFC 3261 §16).
+//! - [`words`]: words that were not used before.
 //! - [`uri`], [`fields`], [`params`]: the parts of messages.
 //!
 //! `docs/design/sip.md` explains the decisions.
@@ -21,6 +23,7 @@ pub mod agent;
 mod cursor;
 pub mod dialog;
 pub mod digest;
+pub mod directory;
 pub mod fields;
 pub mod framer;
 #[doc(hidden)]
@@ -35,6 +38,7 @@ pub mod session;
 pub mod subscription;
 pub mod transaction;
 pub mod uri;
+pub mod words;
 
 pub use cursor::SyntaxFault;
 pub use message::{Message, Request, Response};

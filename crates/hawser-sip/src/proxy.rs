@@ -11,6 +11,7 @@ use ring::hmac;
 use crate::fields::{MaxForwards, NameAddr, Via};
 use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
 use crate::registrar::Location;
+use crate::transaction::Flow;
 use crate::uri::{SipUri, Uri};
 
 /// A proxy for some domains.
@@ -40,6 +41,8 @@ pub struct Forward {
     pub request: Request,
     /// Where it is sent.
     pub next_hop: Uri,
+    /// The stream over which the target has registered, to be preferred while it is open.
+    pub stream: Option<Flow>,
     /// What tells the proxy that it has seen this request.
     mark: String,
 }
@@ -248,6 +251,7 @@ impl Forward {
         Self {
             request,
             next_hop,
+            stream: None,
             mark,
         }
     }

@@ -1,6 +1,7 @@
 //! A registrar: takes REGISTER, and knows where everybody is (RFC 3261 §10.3, RFC 3327, RFC 5626).
 
 mod admission;
+mod kept;
 mod location;
 #[cfg(test)]
 mod tests;
@@ -12,8 +13,10 @@ use hawser_types::{Host, Instant};
 
 use crate::digest::{Algorithm, AuthFault, Credentials, Secret, Verifier};
 use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
+use crate::transaction::Flow;
 use crate::uri::SipUri;
 pub use admission::{Admission, AdmissionLimits};
+pub use kept::{KeptBinding, Moment};
 pub use location::{Binding, Location, LocationLimits};
 use update::Update;
 
@@ -70,22 +73,67 @@ impl Registrar {
         request: &Request,
         users: &dyn Users,
     ) -> Response {
-        let outcome = self
-            .check(now, source, request, users)
-            .and_then(|address| self.register(now, request, &address));
-        match outcome {
-            Ok(answer) => answer,
-            Err(Denial::Refusal(refusal)) => refusal.answer(request, &self.tag),
-            Err(Denial::Challenge { is_stale }) => {
-                let status = StatusCode::UNAUTHORIZED;
-                let mut answer = Response::new(request, status, Some(&self.tag));
-                let context = context(source);
-                for challenge in self.verifier.challenges(now, &context, is_stale) {
-                    answer.headers.push(HeaderName::WwwAuthenticate, challenge);
-                }
-                answer
-            }
+        match self.admit(now, source, request, users) {
+            Ok(registrant) => self.register(now, request, &registrant, None),
+            Err(answer) => answer,
         }
+    }
+
+    /// Returns whose bindings a REGISTER from `source` may change.
+    ///
+    /// It needs no memory: whoever knows no password leaves none.
+    ///
+    /// # Errors
+    /// The answer that refuses it, or asks for a proof.
+    pub fn admit(
+        &self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+        users: &dyn Users,
+    ) -> Result<Registrant, Response> {
+        let outcome = self.check(now, source, request, users);
+        outcome.map_err(|denial| self.deny(now, source, request, denial))
+    }
+
+    /// Returns the user who has proved to ask for something else, such as the bindings of others.
+    ///
+    /// # Errors
+    /// The answer that asks for a proof.
+    pub fn authenticate(
+        &self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+        users: &dyn Users,
+    ) -> Result<String, Response> {
+        let outcome = self.user(now, source, request, users);
+        outcome.map_err(|denial| self.deny(now, source, request, denial))
+    }
+
+    /// Answers a REGISTER that is admitted. `stream` is the one that it came over, if any: while
+    /// that is open, the contacts are reached over it.
+    pub fn register(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        registrant: &Registrant,
+        stream: Option<Flow>,
+    ) -> Response {
+        let outcome = self.update(now, request, &registrant.0, stream);
+        outcome.unwrap_or_else(|refusal| refusal.answer(request, &self.tag))
+    }
+
+    fn deny(&self, now: Instant, source: IpAddr, request: &Request, denial: Denial) -> Response {
+        let is_stale = match denial {
+            Denial::Refusal(refusal) => return refusal.answer(request, &self.tag),
+            Denial::Challenge { is_stale } => is_stale,
+        };
+        let mut answer = Response::new(request, StatusCode::UNAUTHORIZED, Some(&self.tag));
+        for challenge in self.verifier.challenges(now, &context(source), is_stale) {
+            answer.headers.push(HeaderName::WwwAuthenticate, challenge);
+        }
+        answer
     }
 
     /// Returns the address of record that the request may change (RFC 3261 §10.3, steps 1 to 5).
@@ -95,7 +143,7 @@ impl Registrar {
         source: IpAddr,
         request: &Request,
         users: &dyn Users,
-    ) -> Result<String, Denial> {
+    ) -> Result<Registrant, Denial> {
         if let Some(refusal) = request.refusal(&[Method::Register], &EXTENSIONS) {
             return Err(refusal.into());
         }
@@ -111,9 +159,9 @@ impl Registrar {
             let status = StatusCode::NOT_FOUND;
             return Err(Refusal::new(status, "the domain is not served here").into());
         };
-        let username = self.authenticate(now, source, request, users)?;
+        let username = self.user(now, source, request, users)?;
         match users.may_register(&username, &address) {
-            true => Ok(address),
+            true => Ok(Registrant(address)),
             false => {
                 let status = StatusCode::FORBIDDEN;
                 Err(Refusal::new(status, status.reason()).into())
@@ -122,7 +170,7 @@ impl Registrar {
     }
 
     /// Returns the user whose proof is right.
-    fn authenticate(
+    fn user(
         &self,
         now: Instant,
         source: IpAddr,
@@ -160,18 +208,18 @@ impl Registrar {
 
     /// Changes the bindings, all or none, and answers with those that are there now (RFC 3261
     /// §10.3, steps 6 to 8).
-    fn register(
+    fn update(
         &mut self,
         now: Instant,
         request: &Request,
         address: &str,
-    ) -> Result<Response, Denial> {
+        stream: Option<Flow>,
+    ) -> Result<Response, Refusal> {
         let update = Update::read(request, self.location.limits())?;
         if let Some(update) = update {
-            let bindings = update.apply(now, self.location.bindings(now, address))?;
-            self.location
-                .set(now, address, bindings)
-                .map_err(Denial::Refusal)?;
+            let bindings = self.location.bindings(now, address);
+            let bindings = update.apply(now, bindings, stream)?;
+            self.location.set(now, address, bindings)?;
         }
         let mut answer = Response::new(request, StatusCode::OK, Some(&self.tag));
         for binding in self.location.lookup(now, address) {
@@ -188,6 +236,10 @@ impl Registrar {
         Ok(answer)
     }
 }
+
+/// The address of record that an admitted REGISTER is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registrant(String);
 
 /// Why a request changes nothing.
 #[derive(Debug)]

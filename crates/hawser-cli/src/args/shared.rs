@@ -1,5 +1,7 @@
 //! Flags and values that several commands have.
 
+use std::net::SocketAddr;
+
 use clap::Args;
 use hawser_config::IpNet;
 
@@ -21,4 +23,10 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
 pub(super) fn link_name(text: &str) -> Result<String, String> {
     let expected = "expected the name of an interface such as wwan0";
     hawser_config::read_link_name(text).ok_or_else(|| expected.to_owned())
+}
+
+/// Parses an address and a port.
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let expected = "expected an address and a port such as 127.0.0.1:1080 or [::]:7443";
+    text.parse().map_err(|_| expected.to_owned())
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
+use hawser_config::DirectoryConfig;
 use hawser_control::Role;
 use hawser_file::{ReceiveError, ReceiveOptions, Received, Receiver, UnorderedRead};
 use hawser_front::bonded::{Bonded, Purpose, UnorderedReader};
@@ -42,6 +43,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         command: "hawser send FILE --to INVITE",
         relay: None,
         packets: None,
+        directory: DirectoryConfig::default(),
     };
     let board = Board::new();
     far_end

@@ -22,12 +22,17 @@ use crate::daemon::gateway::measure;
 use crate::daemon::gateway::own::GatewayAddresses;
 use crate::daemon::gateway::packets::Packets;
 use crate::daemon::gateway::reasons::{self, ReasonsTold};
-use crate::setup::Setup;
+use crate::setup::{Setup, Usage};
 
 /// Runs the gateway until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     let mut config = setup.config.serve.clone();
     args.apply_to(&mut config);
+    let mut directory = setup.config.directory.clone();
+    args.directory.apply_to(&mut directory);
+    if let Some(problem) = directory.problem() {
+        return Err(Usage(problem.to_owned()).into());
+    }
     let policy = policy(&config).await?;
     let packets = Packets::start(&config, &setup.state, policy.clone()).await;
     // Streams go on without them.
@@ -45,6 +50,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         command: "hawser up --gateway INVITE",
         relay: Some(relay.counters()),
         packets: packets.as_ref().map(|it| it.exchange.counters()),
+        directory,
     };
     let reasons = Arc::new(ReasonsTold::default());
     far_end

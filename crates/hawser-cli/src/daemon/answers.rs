@@ -89,6 +89,7 @@ impl State {
             web: self.dashboard().map(Dashboard::address),
             counters,
             kill_switch: subject.and_then(|subject| subject.kill_switch()),
+            directory: subject.and_then(|subject| subject.directory(MAX_BINDINGS)),
             memory: picture::memory(all_sessions.memory_bytes),
             all_sessions,
             ..seen
@@ -169,3 +170,5 @@ impl State {
 const NAMES_PATIENCE: Duration = Duration::from_millis(250);
 /// Connections in one answer.
 const MAX_PLACED: usize = 256;
+/// Bindings of a directory in one answer.
+const MAX_BINDINGS: usize = 100;

@@ -1,5 +1,6 @@
 //! The far end: the port that clients come to.
 
+pub(crate) mod directory;
 pub(crate) mod door;
 pub(crate) mod far_end;
 pub(crate) mod found;

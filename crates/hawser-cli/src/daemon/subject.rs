@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use hawser_control::{
-    ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus, Request,
+    ConnectionsStatus, DirectoryStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus,
+    Request,
 };
 use hawser_net::client::Client;
 use hawser_session::SessionSnapshot;
@@ -40,6 +41,11 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// The kill switch, where one is on.
     fn kill_switch(&self) -> Option<KillSwitchStatus> {
+        None
+    }
+
+    /// The directory that it serves, with as many bindings as `most`.
+    fn directory(&self, _most: usize) -> Option<DirectoryStatus> {
         None
     }
 

@@ -7,6 +7,7 @@ mod choice;
 mod connections;
 mod cost;
 mod datagrams;
+mod directory;
 mod events;
 mod families;
 mod files;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 
 use super::connections::connections;
+use super::directory::directory;
 use super::figures::{
     MIN_WIDTH, clock, left_out, megabits, milliseconds, percent, size, span, usage,
 };
@@ -25,6 +26,10 @@ pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
     if let Some(status) = &snapshot.connections {
         lines.push(String::new());
         lines.extend(connections(status, width));
+    }
+    if let Some(status) = &snapshot.directory {
+        lines.push(String::new());
+        lines.extend(directory(status, width));
     }
     for session in &snapshot.sessions {
         lines.push(String::new());
@@ -425,6 +430,7 @@ mod tests {
         StatusSnapshot {
             connections: None,
             kill_switch: None,
+            directory: None,
             version: "0.1.0".to_owned(),
             role: Role::Client,
             process_id: 4711,

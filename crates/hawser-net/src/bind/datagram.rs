@@ -15,6 +15,8 @@ use crate::links::Link;
 #[derive(Debug)]
 pub struct DatagramSocket {
     socket: UdpSocket,
+    /// It knows IPv4 addresses as mapped ones only.
+    is_ipv6: bool,
 }
 
 impl DatagramSocket {
@@ -53,7 +55,7 @@ impl DatagramSocket {
         Self::from_socket(socket).map_err(|e| ConnectError::system("open a socket", e))
     }
 
-    /// A socket at an address of this machine. Needs a tokio runtime.
+    /// A socket at an address of this machine; `[::]` hears IPv4 too. Needs a tokio runtime.
     ///
     /// # Errors
     /// The system's error.
@@ -64,6 +66,9 @@ impl DatagramSocket {
             Some(Protocol::UDP),
         )?;
         mark(&socket)?;
+        if address.is_ipv6() && address.ip().is_unspecified() {
+            socket.set_only_v6(false)?;
+        }
         socket.bind(&address.into())?;
         Self::from_socket(socket)
     }
@@ -71,7 +76,18 @@ impl DatagramSocket {
     fn from_socket(socket: Socket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(socket.into())?;
-        Ok(Self { socket })
+        let is_ipv6 = socket.local_addr()?.is_ipv6();
+        Ok(Self { socket, is_ipv6 })
+    }
+
+    /// The address as this socket's family has it.
+    fn to_family(&self, remote: SocketAddr) -> SocketAddr {
+        match (canonical(remote), self.is_ipv6) {
+            (SocketAddr::V4(four), true) => {
+                SocketAddr::new(four.ip().to_ipv6_mapped().into(), four.port())
+            }
+            (remote, _) => remote,
+        }
     }
 
     /// The address that it sends from; unspecified where the system chooses for each datagram.
@@ -100,7 +116,7 @@ impl DatagramSocket {
         // By the system call itself: tokio would ask for a sign of readiness first, which a new
         // socket has not had yet.
         SockRef::from(&self.socket)
-            .send_to(payload, &canonical(remote).into())
+            .send_to(payload, &self.to_family(remote).into())
             .map(drop)
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{HeaderName, Headers, Method, Request, Response, StatusCode};
 use crate::cursor::is_field_text;
-use crate::fields::{Field, NameAddr};
+use crate::fields::{CSeq, Field, NameAddr};
 use crate::uri::Uri;
 
 impl Request {
@@ -17,6 +17,33 @@ impl Request {
             headers: Headers::default(),
             body: Bytes::new(),
         }
+    }
+
+    /// Returns the CANCEL for this request: what both have in common (RFC 3261 §9.1).
+    #[must_use]
+    pub fn to_cancel(&self) -> Self {
+        let mut cancel = Self::new(Method::Cancel, self.uri.clone());
+        if let Ok([via, ..]) = self.headers.vias().as_deref() {
+            cancel.headers.push(HeaderName::Via, via);
+        }
+        for name in [
+            HeaderName::Route,
+            HeaderName::MaxForwards,
+            HeaderName::From,
+            HeaderName::To,
+            HeaderName::CallId,
+        ] {
+            for value in self.headers.raw(&name) {
+                cancel.headers.push(name.clone(), value);
+            }
+        }
+        if let Ok(CSeq { number, .. }) = self.headers.cseq() {
+            let method = Method::Cancel;
+            cancel
+                .headers
+                .push(HeaderName::CSeq, CSeq { number, method });
+        }
+        cancel
     }
 }
 

@@ -1,6 +1,7 @@
 //! The header fields of a message, and what they say.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use thiserror::Error;
 
@@ -83,6 +84,22 @@ impl Headers {
         self.remove(&name);
         let place = place.unwrap_or(self.0.len());
         self.0.insert(place, (name, value));
+    }
+
+    /// Notes in the latest Via where a request has come from: see [`Via::set_source`].
+    ///
+    /// # Errors
+    /// When Via can't be read.
+    pub fn set_source(&mut self, address: IpAddr, port: u16) -> Result<(), HeaderFault> {
+        let mut vias = self.vias()?;
+        if let Some(first) = vias.first_mut() {
+            first.set_source(address, port);
+        }
+        self.remove(&HeaderName::Via);
+        for via in vias.iter().rev() {
+            self.push_front(HeaderName::Via, via);
+        }
+        Ok(())
     }
 
     /// Removes all header fields of this name.

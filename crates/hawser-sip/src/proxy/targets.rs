@@ -54,6 +54,8 @@ impl Proxy {
             let own = NameAddr::new(Uri::from(own));
             request.headers.push_front(HeaderName::RecordRoute, own);
         }
-        Forward::onward(request, mark.to_owned())
+        let mut forward = Forward::onward(request, mark.to_owned());
+        forward.stream = binding.stream;
+        forward
     }
 }

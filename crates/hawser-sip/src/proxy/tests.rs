@@ -32,6 +32,7 @@ fn location(contacts: &[(&str, u16, &str)]) -> Location {
             cseq: 1,
             path: hops,
             outbound: None,
+            stream: None,
         }
     });
     let mut location = Location::new(LocationLimits::default());

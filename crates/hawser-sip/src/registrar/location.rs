@@ -7,6 +7,7 @@ use hawser_types::Instant;
 
 use crate::fields::{CallId, NameAddr, Q};
 use crate::message::{HeaderName, Refusal, StatusCode};
+use crate::transaction::Flow;
 
 /// One contact of an address of record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Binding {
     pub path: Vec<NameAddr>,
     /// The host and its link (RFC 5626): a new contact with these replaces the old one.
     pub outbound: Option<(String, u32)>,
+    /// The stream that it was registered over, by which it is reached while that is open.
+    pub stream: Option<Flow>,
 }
 
 impl Binding {
@@ -87,6 +90,8 @@ impl Default for LocationLimits {
 pub struct Location {
     limits: LocationLimits,
     bindings: BTreeMap<String, Vec<Binding>>,
+    /// Bindings of all addresses together.
+    count: usize,
     /// When the first binding of each address ends.
     due: BTreeSet<(Instant, String)>,
     /// Addresses whose bindings have changed.
@@ -98,6 +103,7 @@ impl Location {
         Self {
             limits,
             bindings: BTreeMap::new(),
+            count: 0,
             due: BTreeSet::new(),
             changed: BTreeSet::new(),
         }
@@ -133,10 +139,27 @@ impl Location {
         self.set(now, address, bindings)
     }
 
+    /// Removes all bindings of an address of record.
+    pub fn remove(&mut self, address: &str) {
+        self.put(address, Vec::new());
+    }
+
+    /// Returns the bounds of the table.
+    #[must_use]
+    pub fn limits(&self) -> &LocationLimits {
+        &self.limits
+    }
+
     /// Returns how many addresses of record have bindings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bindings.len()
+    }
+
+    /// Returns how many bindings there are, of all addresses of record.
+    #[must_use]
+    pub fn binding_count(&self) -> usize {
+        self.count
     }
 
     /// Whether nobody has a binding.
@@ -165,12 +188,9 @@ impl Location {
         }
     }
 
-    pub(super) fn limits(&self) -> &LocationLimits {
-        &self.limits
-    }
-
     /// Returns the bindings in the order in which they came.
-    pub(super) fn bindings(&self, now: Instant, address: &str) -> Vec<Binding> {
+    #[must_use]
+    pub fn bindings(&self, now: Instant, address: &str) -> Vec<Binding> {
         let found = self.bindings.get(address).into_iter().flatten();
         let alive = found.filter(|binding| binding.expires > now);
         alive.cloned().collect()
@@ -201,6 +221,7 @@ impl Location {
 
     fn put(&mut self, address: &str, bindings: Vec<Binding>) {
         let before = self.bindings.remove(address).unwrap_or_default();
+        self.count = self.count + bindings.len() - before.len();
         if let Some(at) = first_end(&before) {
             self.due.remove(&(at, address.to_owned()));
         }

@@ -7,6 +7,7 @@ use hawser_types::Instant;
 use super::location::{Binding, LocationLimits};
 use crate::fields::{CallId, Contacts, NameAddr, Q, Seconds};
 use crate::message::{HeaderFault, HeaderName, Refusal, Request, StatusCode};
+use crate::transaction::Flow;
 
 /// The changes that a REGISTER asks for.
 #[derive(Debug)]
@@ -65,6 +66,7 @@ impl Update {
         self,
         now: Instant,
         mut bindings: Vec<Binding>,
+        stream: Option<Flow>,
     ) -> Result<Vec<Binding>, Refusal> {
         let is_late =
             |binding: &Binding| binding.call_id == self.call_id && binding.cseq >= self.cseq;
@@ -90,6 +92,7 @@ impl Update {
                 cseq: self.cseq,
                 path: self.path.clone(),
                 outbound,
+                stream,
             };
             if changed.iter().any(|other| other.is_same(&binding)) {
                 return Err(bad("a contact stands there twice"));

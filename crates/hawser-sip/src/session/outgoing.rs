@@ -84,7 +84,7 @@ impl Calling {
         if !self.is_given_up || !self.is_heard || self.is_cancelled {
             return None;
         }
-        let cancel = cancel(invite);
+        let cancel = invite.to_cancel();
         self.is_cancelled = true;
         Some(cancel)
     }
@@ -126,32 +126,6 @@ pub(super) fn success(request: &Request, tag: Option<&str>, own: &Own) -> Respon
 fn describe(headers: &mut crate::message::Headers, own: &Own) {
     headers.push(HeaderName::Contact, NameAddr::new(own.contact.clone()));
     headers.push(HeaderName::ContentType, CONTENT_TYPE);
-}
-
-/// The CANCEL for a request: what it has in common with it (RFC 3261 §9.1).
-fn cancel(request: &Request) -> Request {
-    let mut cancel = Request::new(Method::Cancel, request.uri.clone());
-    if let Ok([via, ..]) = request.headers.vias().as_deref() {
-        cancel.headers.push(HeaderName::Via, via);
-    }
-    for name in [
-        HeaderName::Route,
-        HeaderName::MaxForwards,
-        HeaderName::From,
-        HeaderName::To,
-        HeaderName::CallId,
-    ] {
-        for value in request.headers.raw(&name) {
-            cancel.headers.push(name.clone(), value);
-        }
-    }
-    if let Ok(CSeq { number, .. }) = request.headers.cseq() {
-        let method = Method::Cancel;
-        cancel
-            .headers
-            .push(HeaderName::CSeq, CSeq { number, method });
-    }
-    cancel
 }
 
 /// The number of the INVITE.

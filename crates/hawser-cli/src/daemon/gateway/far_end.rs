@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::ServeConfig;
-use hawser_control::{LinkStatus, PolicyStatus, Role};
+use hawser_config::{DirectoryConfig, ServeConfig};
+use hawser_control::{DirectoryStatus, LinkStatus, PolicyStatus, Role};
 use hawser_front::gateway::GatewayCounters;
 use hawser_front::packets::PacketCounters;
 use hawser_net::gateway::{Gateway, Incoming};
@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::daemon::Daemon;
 use crate::daemon::counters::flat;
+use crate::daemon::gateway::directory::OwnDirectory;
 use crate::daemon::gateway::door::{Door, InviteWish, watch_peers};
 use crate::daemon::subject::{PathFacts, Subject, View};
 use crate::daemon::web::Web;
@@ -41,6 +42,8 @@ pub(crate) struct FarEnd<'a> {
     pub(crate) relay: Option<Arc<GatewayCounters>>,
     /// Those of packets likewise.
     pub(crate) packets: Option<Arc<PacketCounters>>,
+    /// The directory to serve beside; none without domains.
+    pub(crate) directory: DirectoryConfig,
 }
 
 impl FarEnd<'_> {
@@ -58,6 +61,7 @@ impl FarEnd<'_> {
             always: self.role == Role::Receiver,
         };
         let door = Door::open(self.setup, self.state, self.config, links.clone(), wish).await?;
+        let directory = OwnDirectory::start(self.directory, self.state)?;
         door.announce(self.invite_file, self.command)?;
         // The invite is written before the address appears, so that readers of the address find it.
         daemon.set_listen(door.listen);
@@ -66,6 +70,7 @@ impl FarEnd<'_> {
             gateway: Arc::downgrade(&gateway),
             relay: self.relay,
             packets: self.packets,
+            directory,
             links,
             names: GatewayNames::of(self.setup),
         });
@@ -97,6 +102,7 @@ struct GatewaySubject {
     gateway: Weak<Gateway>,
     relay: Option<Arc<GatewayCounters>>,
     packets: Option<Arc<PacketCounters>>,
+    directory: Option<OwnDirectory>,
     links: watch::Receiver<Arc<Vec<Link>>>,
     names: GatewayNames,
 }
@@ -167,6 +173,10 @@ impl Subject for GatewaySubject {
         link_list(&self.links.borrow(), &[], false)
     }
 
+    fn directory(&self, most: usize) -> Option<DirectoryStatus> {
+        Some(self.directory.as_ref()?.status(most))
+    }
+
     fn policy(&self) -> Option<PolicyStatus> {
         Some(PolicyStatus {
             sessions: self.names.scheduler.to_owned(),
@@ -196,6 +206,9 @@ impl Subject for GatewaySubject {
         }
         if let Some(packets) = &self.packets {
             flat(&mut list, "packets", &packets.snapshot());
+        }
+        if let Some(directory) = &self.directory {
+            flat(&mut list, "directory", &directory.counts());
         }
         list
     }

@@ -1,0 +1,125 @@
+//! The directory beside a gateway.
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hawser_config::{Digest, DirectoryConfig};
+use hawser_control::{BindingStatus, DirectoryStatus};
+use hawser_front::directory::{
+    BindingTable, DirectoryLimits, DirectoryServer, DirectorySettings, DirectoryTls, UserFile,
+};
+use hawser_net::store::StateDir;
+use hawser_sip::digest::Algorithm;
+use serde::Serialize;
+
+/// A directory that runs, and what it is for.
+pub(crate) struct OwnDirectory {
+    server: DirectoryServer,
+    domains: Vec<String>,
+}
+
+impl OwnDirectory {
+    /// Opens its ports, with the bindings that `state` has; `None` where none is wanted.
+    pub(crate) fn start(config: DirectoryConfig, state: &StateDir) -> anyhow::Result<Option<Self>> {
+        if config.domains.is_empty() {
+            return Ok(None);
+        }
+        let domains: Vec<_> = config.domains.iter().map(ToString::to_string).collect();
+        let file = config.users_file.as_deref();
+        let file = file.context("a directory needs a users-file")?;
+        let users = UserFile::open(file, &config.domains)?;
+        if users.count() == 0 {
+            tracing::warn!(file = %file.display(), "nobody can register: the file has no users");
+        }
+        let tls = config
+            .certificate
+            .as_deref()
+            .zip(config.private_key.as_deref());
+        let tls = tls.map(|(certificate, key)| DirectoryTls::read(certificate, key));
+        let server = DirectoryServer::start(DirectorySettings {
+            domains: config.domains,
+            listen: config.listen,
+            tls: tls.transpose()?.map(|tls| (config.tls_listen, tls)),
+            users,
+            table: BindingTable::open(&state.file(TABLE))?,
+            seed: seed(state)?,
+            digests: config.digests.iter().copied().map(algorithm).collect(),
+            limits: DirectoryLimits {
+                addresses: config.limits.addresses as usize,
+                requests_per_second: config.limits.requests_per_second,
+                connections: config.limits.connections as usize,
+            },
+        })?;
+        let bound = server.bound();
+        tracing::info!(listen = ?bound.listen, tls = ?bound.tls, "the directory is ready");
+        Ok(Some(Self { server, domains }))
+    }
+
+    /// Returns what it is doing, with as many bindings as `most`.
+    pub(crate) fn status(&self, most: usize) -> DirectoryStatus {
+        let view = self.server.view(most);
+        let bound = self.server.bound();
+        let bindings = view.listed.into_iter().map(|binding| BindingStatus {
+            address: binding.address,
+            contact: binding.contact,
+            preference: binding.q,
+            left: binding.left,
+            age: binding.age,
+        });
+        DirectoryStatus {
+            domains: self.domains.clone(),
+            listen: bound.listen.clone(),
+            tls_listen: bound.tls.clone(),
+            user_count: view.users as u64,
+            address_count: view.addresses as u64,
+            binding_count: view.bindings as u64,
+            connection_count: view.connections as u64,
+            bindings: bindings.collect(),
+        }
+    }
+
+    /// Returns what it has counted since the start.
+    pub(crate) fn counts(&self) -> Counts {
+        let counts = self.server.counts();
+        Counts {
+            requests: counts.requests,
+            over_limit: counts.over_limit,
+            malformed: counts.malformed,
+            not_admitted: counts.not_admitted,
+            registers: counts.registers,
+            forwarded: counts.forwarded,
+            connections_refused: counts.streams_refused,
+        }
+    }
+}
+
+/// The counters as they are listed.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Counts {
+    requests: u64,
+    over_limit: u64,
+    malformed: u64,
+    not_admitted: u64,
+    registers: u64,
+    forwarded: u64,
+    connections_refused: u64,
+}
+
+/// What nonces are sealed by: proofs hold over a restart.
+fn seed(state: &StateDir) -> anyhow::Result<[u8; 32]> {
+    let secret = state.secret(SEED)?;
+    let bytes = URL_SAFE_NO_PAD.decode(secret.as_bytes()).ok();
+    let seed = bytes.and_then(|bytes| bytes.try_into().ok());
+    seed.with_context(|| format!("{} is no secret", state.file(SEED).display()))
+}
+
+fn algorithm(digest: Digest) -> Algorithm {
+    match digest {
+        Digest::Md5 => Algorithm::Md5,
+        Digest::Sha256 => Algorithm::Sha256,
+    }
+}
+
+const TABLE: &str = "directory.db";
+const SEED: &str = "directory-key";

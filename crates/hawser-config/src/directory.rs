@@ -1,0 +1,194 @@
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use hawser_types::Host;
+
+use crate::ConfigError;
+use crate::document::{Field, Section};
+use crate::serve::read_listen;
+
+/// `[directory]`: the SIP registrar and proxy of `hawser serve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryConfig {
+    /// `domains`: the domains that it is for, such as `example.org`; the first one is the realm of
+    /// passwords. None by default: there is no directory.
+    pub domains: Vec<Host>,
+    /// `listen`: addresses for datagrams and for TCP. Default `[::]:5060`.
+    pub listen: Vec<SocketAddr>,
+    /// `tls-listen`: addresses for TLS, with `certificate` and `private-key`. None by default.
+    pub tls_listen: Vec<SocketAddr>,
+    /// `certificate`: file with the chain of certificates, in PEM.
+    pub certificate: Option<PathBuf>,
+    /// `private-key`: file with its key, in PEM.
+    pub private_key: Option<PathBuf>,
+    /// `users-file`: file with a line `NAME:PASSWORD` for each user.
+    pub users_file: Option<PathBuf>,
+    /// `digests`: what passwords are proved by, in the order in which they are offered.
+    /// Default SHA-256, then MD5.
+    pub digests: Vec<Digest>,
+    /// `limits`: bounds of what others can make it hold and do.
+    pub limits: DirectoryLimits,
+}
+
+/// The hash of a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Digest {
+    /// For programs that know nothing better.
+    Md5,
+    /// What everything else takes (RFC 8760).
+    Sha256,
+}
+
+/// `[directory.limits]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryLimits {
+    /// `addresses`: users who are registered at once. Default 100,000.
+    pub addresses: u32,
+    /// `requests-per-second`: of one IPv4 address or IPv6 /64; four times as many at once.
+    /// Default 10.
+    pub requests_per_second: u32,
+    /// `connections`: at once, an eighth of them from one address. Default 1024.
+    pub connections: u32,
+}
+
+impl DirectoryConfig {
+    /// Returns what is missing or does not fit, in words; `None` when all is well.
+    pub fn problem(&self) -> Option<&'static str> {
+        if self.domains.is_empty() {
+            return None;
+        }
+        let has_certificate = self.certificate.is_some() && self.private_key.is_some();
+        let has_half = self.certificate.is_some() != self.private_key.is_some();
+        match self.tls_listen.is_empty() {
+            _ if self.users_file.is_none() => {
+                Some("a directory needs a users-file (--directory-users) with lines NAME:PASSWORD")
+            }
+            _ if has_half => Some("certificate and private-key of a directory belong together"),
+            false if !has_certificate => {
+                Some("tls-listen of a directory needs a certificate and a private-key")
+            }
+            true if has_certificate => Some("the certificate of a directory needs a tls-listen"),
+            _ if self.listen.is_empty() && self.tls_listen.is_empty() => {
+                Some("a directory needs an address to listen at")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Default for DirectoryConfig {
+    fn default() -> Self {
+        Self {
+            domains: Vec::new(),
+            listen: vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), SIP_PORT)],
+            tls_listen: Vec::new(),
+            certificate: None,
+            private_key: None,
+            users_file: None,
+            digests: vec![Digest::Sha256, Digest::Md5],
+            limits: DirectoryLimits::default(),
+        }
+    }
+}
+
+impl Default for DirectoryLimits {
+    fn default() -> Self {
+        Self {
+            addresses: 100_000,
+            requests_per_second: 10,
+            connections: 1024,
+        }
+    }
+}
+
+impl TryFrom<Section<'_>> for DirectoryConfig {
+    type Error = ConfigError;
+
+    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
+        section.allow_only(&[
+            "domains",
+            "listen",
+            "tls-listen",
+            "certificate",
+            "private-key",
+            "users-file",
+            "digests",
+            "limits",
+        ])?;
+        let mut config = Self::default();
+        if let Some(field) = section.field("domains") {
+            let allowed = "a list of names such as [\"example.org\"]";
+            let names = field.list(allowed)?;
+            let read = names.iter().map(|field| field.parse(allowed));
+            config.domains = read.collect::<Result<_, _>>()?;
+        }
+        if let Some(addresses) = read_addresses(&section, "listen")? {
+            config.listen = addresses;
+        }
+        if let Some(addresses) = read_addresses(&section, "tls-listen")? {
+            config.tls_listen = addresses;
+        }
+        config.certificate = read_path(&section, "certificate")?;
+        config.private_key = read_path(&section, "private-key")?;
+        config.users_file = read_path(&section, "users-file")?;
+        if let Some(field) = section.field("digests") {
+            let allowed = "a list of \"SHA-256\" and \"MD5\"";
+            let words = field.list(allowed)?;
+            let words = words.iter();
+            let read =
+                words.map(|it| it.word(&[("SHA-256", Digest::Sha256), ("MD5", Digest::Md5)]));
+            config.digests = read.collect::<Result<_, _>>()?;
+            if config.digests.is_empty() {
+                return Err(field.wrong(allowed));
+            }
+        }
+        config.limits = section.section_or_default("limits")?;
+        Ok(config)
+    }
+}
+
+impl TryFrom<Section<'_>> for DirectoryLimits {
+    type Error = ConfigError;
+
+    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
+        section.allow_only(&["addresses", "requests-per-second", "connections"])?;
+        let mut limits = Self::default();
+        for (key, value) in [
+            ("addresses", &mut limits.addresses),
+            ("requests-per-second", &mut limits.requests_per_second),
+            ("connections", &mut limits.connections),
+        ] {
+            if let Some(field) = section.field(key) {
+                *value = field.integer(1..=MAX_LIMIT)?;
+            }
+        }
+        Ok(limits)
+    }
+}
+
+fn read_addresses(
+    section: &Section<'_>,
+    key: &str,
+) -> Result<Option<Vec<SocketAddr>>, ConfigError> {
+    let Some(field) = section.field(key) else {
+        return Ok(None);
+    };
+    let addresses = field.list("a list of addresses such as [\"[::]:5060\"]")?;
+    addresses
+        .iter()
+        .map(read_listen)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+/// Reads the path of a file, if set.
+pub(crate) fn read_path(section: &Section<'_>, key: &str) -> Result<Option<PathBuf>, ConfigError> {
+    let read = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+    let field: Option<Field<'_>> = section.field(key);
+    let path = field.map(|field| field.parse_with(read, "the path of a file"));
+    path.transpose()
+}
+
+/// The port of SIP (RFC 3261 §19.1.2).
+const SIP_PORT: u16 = 5060;
+const MAX_LIMIT: u32 = 10_000_000;

@@ -1,0 +1,172 @@
+//! The directory of a gateway: the SIP registrar and proxy, on its sockets.
+//!
+//! `hawser_sip::directory` decides; this executes it, on a thread of its own, so that whoever asks
+//! the directory takes nothing from the gateway's sessions.
+
+mod core;
+mod error;
+mod input;
+mod pump;
+mod sockets;
+mod table;
+mod tls;
+mod users;
+mod view;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hawser_sip::digest::Algorithm;
+use hawser_sip::directory::DirectoryConfig;
+use hawser_sip::uri::SipUri;
+use hawser_types::Host;
+use tokio::sync::oneshot;
+
+use self::core::Core;
+pub use error::DirectoryError;
+use sockets::Sockets;
+pub use table::{BindingTable, TableError};
+pub use tls::{DirectoryTls, TlsFileError};
+pub use users::{UserFile, UserFileError};
+pub use view::{BindingView, Bound, DirectoryView};
+
+/// What a directory is started with.
+pub struct DirectorySettings {
+    /// The domains that it is for; the first one is the realm of passwords.
+    pub domains: Vec<Host>,
+    /// Addresses for datagrams and streams.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses for streams in TLS, and its certificate.
+    pub tls: Option<(Vec<SocketAddr>, DirectoryTls)>,
+    /// The users.
+    pub users: UserFile,
+    /// Where bindings are kept.
+    pub table: BindingTable,
+    /// Secret, random, and the same after a restart.
+    pub seed: [u8; 32],
+    /// What passwords are proved by, in the order in which they are offered.
+    pub digests: Vec<Algorithm>,
+    /// What one may change of the bounds.
+    pub limits: DirectoryLimits,
+}
+
+/// Bounds that an administrator sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryLimits {
+    /// Addresses of record.
+    pub addresses: usize,
+    /// Requests of one sender in a second.
+    pub requests_per_second: u32,
+    /// Connections at once.
+    pub connections: usize,
+}
+
+/// A directory that runs.
+pub struct DirectoryServer {
+    core: Arc<Core>,
+    bound: Bound,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DirectoryServer {
+    /// Opens the ports and serves.
+    ///
+    /// # Errors
+    /// See [`DirectoryError`].
+    pub fn start(settings: DirectorySettings) -> Result<Self, DirectoryError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let tls = settings.tls.as_ref().map(|(addresses, _)| &addresses[..]);
+        let sockets = {
+            let _guard = runtime.enter();
+            Sockets::open(&settings.listen, tls.unwrap_or_default())?
+        };
+        let bound = sockets.bound();
+        let tls = settings.tls.map(|(_, tls)| tls);
+        let mut config = config(&settings.domains, &bound, settings.limits);
+        config.algorithms = settings.digests;
+        let core = Core::new(config, settings.users, settings.table, &settings.seed)?;
+        let core = Arc::new(core);
+        let (stop, stopped) = oneshot::channel();
+        let serving = core::serve(Arc::clone(&core), sockets, tls, stopped);
+        let thread = std::thread::Builder::new()
+            .name("directory".to_owned())
+            .spawn(move || {
+                runtime.block_on(serving);
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            core,
+            bound,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Returns where it listens.
+    #[must_use]
+    pub fn bound(&self) -> &Bound {
+        &self.bound
+    }
+
+    /// Returns what it is doing, with as many bindings as `most`.
+    #[must_use]
+    pub fn view(&self, most: usize) -> DirectoryView {
+        self.core.view(most)
+    }
+
+    /// Returns what has happened since the start.
+    #[must_use]
+    pub fn counts(&self) -> hawser_sip::directory::DirectoryCounts {
+        self.core.counts()
+    }
+}
+
+impl Drop for DirectoryServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It ends with its turn.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn config(domains: &[Host], bound: &Bound, limits: DirectoryLimits) -> DirectoryConfig {
+    let all = || bound.listen.iter().chain(&bound.tls);
+    let mut config = DirectoryConfig::new(
+        domains.to_vec(),
+        own(domains, &bound.listen),
+        bound.listen.clone(),
+    );
+    config.reaches_loopback = all().all(|address| address.ip().is_loopback());
+    config.locations.max_addresses = limits.addresses;
+    config.admission.pause = Duration::from_secs(1) / limits.requests_per_second.max(1);
+    config.admission.burst = limits.requests_per_second.saturating_mul(BURST);
+    config.max_streams = limits.connections;
+    config
+}
+
+/// How others reach it: the first address that names one, else the first domain.
+fn own(domains: &[Host], listen: &[SocketAddr]) -> SipUri {
+    let named = listen.iter().find(|address| !address.ip().is_unspecified());
+    let host = named.map(|address| Host::Ip(address.ip()));
+    let host = host.or_else(|| domains.first().cloned());
+    let host = host.unwrap_or(Host::Ip(std::net::Ipv4Addr::LOCALHOST.into()));
+    let port = named.or(listen.first()).map(SocketAddr::port);
+    let port = port.filter(|port| *port != DEFAULT_PORT);
+    let uri = SipUri::new(None, host.clone(), port);
+    // Without a user nothing can be wrong with it.
+    uri.unwrap_or_else(|_| unreachable!("{host} is a host"))
+}
+
+/// A sender may ask for so many seconds at once.
+const BURST: u32 = 4;
+const DEFAULT_PORT: u16 = 5060;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! Bindings over a restart: SQLite, a row for each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hawser_sip::registrar::KeptBinding;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
+use thiserror::Error;
+
+/// The file with the bindings.
+#[derive(Debug)]
+pub struct BindingTable {
+    database: Connection,
+}
+
+/// Why bindings can't be kept.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// SQLite reports an error.
+    #[error("the bindings in {}: {source}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: rusqlite::Error,
+    },
+    /// A later version of the program has written them.
+    #[error("the bindings in {} have format {version}; known is {KNOWN}", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        version: i64,
+    },
+}
+
+/// The bindings of one address of record; none: it has none any more.
+pub(super) type Change = (String, Vec<KeptBinding>);
+
+impl BindingTable {
+    /// Opens or makes the file. A damaged one is set aside: hosts register again within the hour.
+    ///
+    /// # Errors
+    /// When the system or SQLite refuses, or a later version has written it.
+    pub fn open(path: &Path) -> Result<Self, TableError> {
+        let opened = match prepare(path) {
+            Err(error) if is_damage(&error) => {
+                let aside = path.with_extension("db.damaged");
+                tracing::warn!(file = %aside.display(), "damaged bindings are set aside");
+                for suffix in ["", "-wal", "-shm"] {
+                    let beside = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
+                    let _ = std::fs::rename(beside(path), beside(&aside));
+                }
+                prepare(path)
+            }
+            other => other,
+        };
+        let (database, version) = opened.map_err(|source| TableError::Database {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        if version != KNOWN {
+            let path = path.to_path_buf();
+            return Err(TableError::Newer { path, version });
+        }
+        Ok(Self { database })
+    }
+
+    /// Returns all bindings by their addresses of record.
+    ///
+    /// # Errors
+    /// When they can't be read.
+    pub fn load(&self) -> Result<BTreeMap<String, Vec<KeptBinding>>, TableError> {
+        let load = || -> rusqlite::Result<_> {
+            let mut query = self.database.prepare(SELECT)?;
+            let mut all: BTreeMap<String, Vec<KeptBinding>> = BTreeMap::new();
+            let rows = query.query_map([], |row| Ok((row.get::<_, String>(0)?, read(row)?)))?;
+            for row in rows {
+                let (address, binding) = row?;
+                all.entry(address).or_default().push(binding);
+            }
+            Ok(all)
+        };
+        load().map_err(|source| self.failed(source))
+    }
+
+    /// Puts the bindings of these addresses in the place of those that are there, all or none.
+    ///
+    /// They are there after the process was killed. After a power cut the last ones may be missing.
+    ///
+    /// # Errors
+    /// When they can't be written.
+    pub(super) fn keep(&mut self, changes: &[Change]) -> Result<(), TableError> {
+        let write = |database: &mut Connection| -> rusqlite::Result<()> {
+            let change = database.transaction()?;
+            for (address, bindings) in changes {
+                change
+                    .prepare_cached("DELETE FROM binding WHERE address = ?1")?
+                    .execute([address])?;
+                let mut insert = change.prepare_cached(INSERT)?;
+                for (place, binding) in bindings.iter().enumerate() {
+                    let outbound = binding.outbound.as_ref();
+                    insert.execute(params![
+                        address,
+                        place as i64,
+                        binding.contact,
+                        binding.q,
+                        binding.expires_unix_ms.cast_signed(),
+                        binding.updated_unix_ms.cast_signed(),
+                        binding.call_id,
+                        binding.cseq,
+                        binding.path,
+                        outbound.map(|(instance, _)| instance),
+                        outbound.map(|(_, number)| number),
+                    ])?;
+                }
+            }
+            change.commit()
+        };
+        write(&mut self.database).map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> TableError {
+        let path = self.database.path().unwrap_or_default().into();
+        TableError::Database { path, source }
+    }
+}
+
+/// Returns the database with its format.
+fn prepare(path: &Path) -> rusqlite::Result<(Connection, i64)> {
+    let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let database = Connection::open_with_flags(path, flags)?;
+    let verdict: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        return Err(rusqlite::Error::SqliteFailure(code, None));
+    }
+    database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    database.execute_batch("PRAGMA synchronous = NORMAL")?;
+    let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version == 0 {
+        database.execute_batch(SCHEMA)?;
+        return Ok((database, KNOWN));
+    }
+    Ok((database, version))
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<KeptBinding> {
+    let instance: Option<String> = row.get(8)?;
+    let number: Option<u32> = row.get(9)?;
+    Ok(KeptBinding {
+        contact: row.get(1)?,
+        q: row.get(2)?,
+        expires_unix_ms: row.get::<_, i64>(3)?.cast_unsigned(),
+        updated_unix_ms: row.get::<_, i64>(4)?.cast_unsigned(),
+        call_id: row.get(5)?,
+        cseq: row.get(6)?,
+        path: row.get(7)?,
+        outbound: instance.zip(number),
+    })
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}
+
+const SELECT: &str = "SELECT address, contact, q, expires, updated, call_id, cseq, path, instance, \
+     reg_id FROM binding ORDER BY address, place";
+const INSERT: &str = "INSERT INTO binding (address, place, contact, q, expires, updated, call_id, \
+     cseq, path, instance, reg_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const KNOWN: i64 = 1;
+const SCHEMA: &str = "CREATE TABLE binding (
+        address TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        contact TEXT NOT NULL,
+        q INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        call_id TEXT NOT NULL,
+        cseq INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        instance TEXT,
+        reg_id INTEGER,
+        PRIMARY KEY (address, place)
+    ) STRICT, WITHOUT ROWID;
+    PRAGMA user_version = 1;";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(contact: &str, outbound: Option<(String, u32)>) -> KeptBinding {
+        KeptBinding {
+            contact: contact.to_owned(),
+            q: 700,
+            expires_unix_ms: 1_800_000_000_000,
+            updated_unix_ms: 1_799_999_000_000,
+            call_id: "1@host".to_owned(),
+            cseq: u32::MAX,
+            path: "<sip:p.example;lr>".to_owned(),
+            outbound,
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_there_when_the_file_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory.db");
+        let mut table = BindingTable::open(&path).unwrap();
+        let two = vec![
+            binding("<sip:a@192.0.2.1>", None),
+            binding("<sip:a@192.0.2.2>", Some(("<urn:uuid:1>".to_owned(), 2))),
+        ];
+        let one = vec![binding("<sip:b@192.0.2.3>", None)];
+        let changes = [
+            ("sip:a@b".to_owned(), two.clone()),
+            ("sip:b@b".to_owned(), one.clone()),
+        ];
+        table.keep(&changes).unwrap();
+        // As after a kill: nothing is closed in order.
+        std::mem::forget(table);
+        let mut table = BindingTable::open(&path).unwrap();
+        let loaded = table.load().unwrap();
+        assert_eq!(loaded, BTreeMap::from(changes));
+        table.keep(&[("sip:a@b".to_owned(), Vec::new())]).unwrap();
+        let loaded = BindingTable::open(&path).unwrap().load().unwrap();
+        assert_eq!(loaded, [("sip:b@b".to_owned(), one)].into());
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_a_later_one_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory.db");
+        std::fs::write(&path, "nonsense".repeat(1000)).unwrap();
+        assert!(
+            BindingTable::open(&path)
+                .unwrap()
+                .load()
+                .unwrap()
+                .is_empty()
+        );
+        assert!(folder.path().join("directory.db.damaged").exists());
+        let table = BindingTable::open(&path).unwrap();
+        table
+            .database
+            .execute_batch("PRAGMA user_version = 9")
+            .unwrap();
+        drop(table);
+        assert!(BindingTable::open(&path).is_err());
+    }
+}

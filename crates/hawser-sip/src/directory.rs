@@ -1,0 +1,473 @@
+//! A directory: the registrar and proxy of some domains, for whoever asks, over datagrams and
+//! streams.
+//!
+//! Whoever knows no password leaves nothing behind: such requests are answered without a
+//! transaction, from what they say themselves. All that others can make it hold is bounded.
+
+mod answers;
+mod config;
+mod flows;
+mod forwarding;
+mod hop;
+mod output;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use hawser_types::{Host, Instant};
+
+use crate::digest::Verifier;
+use crate::fields::{Transport, Via};
+use crate::framer::Framed;
+use crate::message::{
+    Datagram, Malformed, Message, Method, Request, Response, StatusCode, read_datagram,
+};
+use crate::proxy::{Decision, Forward, Proxy};
+use crate::registrar::{Admission, Location, Registrar, Users};
+use crate::transaction::{Config, Event, Flow, TransactionId, Transactions, Transmit};
+use crate::words::Words;
+use answers::{overloaded, own};
+pub use config::DirectoryConfig;
+use config::TAG;
+use flows::Flows;
+use forwarding::{Forwarding, Step};
+use hop::next_hop;
+pub use output::{DirectoryCounts, Output};
+use source::{Admitted, Source};
+
+/// A directory.
+///
+/// Change it once, then keep what [`Directory::poll_change`] names, drain
+/// [`Directory::poll_output`] to `None`, and call [`Directory::handle_timeout`] at
+/// [`Directory::poll_timeout`].
+pub struct Directory {
+    config: DirectoryConfig,
+    users: Box<dyn Users + Send>,
+    admission: Admission,
+    transactions: Transactions,
+    registrar: Registrar,
+    proxy: Proxy,
+    forwarding: Forwarding,
+    flows: Flows,
+    words: Words,
+    outputs: VecDeque<Output>,
+    counts: DirectoryCounts,
+}
+
+impl Directory {
+    /// A directory without bindings. `seed` is secret and random; one that is kept lets proofs of
+    /// passwords outlive a restart. `fresh` is so, too, and was used for nothing before.
+    #[must_use]
+    pub fn new(
+        config: DirectoryConfig,
+        users: Box<dyn Users + Send>,
+        seed: &[u8; 32],
+        fresh: &[u8; 32],
+    ) -> Self {
+        let realm = config.domains.first().map(Host::to_string);
+        let realm = realm.unwrap_or_default();
+        let verifier = Verifier::new(&realm, seed, NONCE_LIFETIME, &config.algorithms);
+        let domains = config.domains.clone();
+        let mut transactions = Config::new(TAG);
+        transactions.max_servers = config.max_requests;
+        transactions.max_clients = config.max_forwarded.saturating_mul(2);
+        Self {
+            admission: Admission::new(config.admission.clone()),
+            transactions: Transactions::new(transactions),
+            registrar: Registrar::new(domains, verifier, config.locations.clone(), TAG),
+            proxy: Proxy::new(config.own.clone(), config.domains.clone(), fresh),
+            forwarding: Forwarding::new(config.max_forwarded),
+            flows: Flows::new(config.max_streams),
+            words: Words::new(fresh),
+            outputs: VecDeque::new(),
+            counts: DirectoryCounts::default(),
+            config,
+            users,
+        }
+    }
+
+    /// Returns the bindings.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        self.registrar.location()
+    }
+
+    /// Returns the bindings, to put back those that were kept.
+    pub fn location_mut(&mut self) -> &mut Location {
+        self.registrar.location_mut()
+    }
+
+    /// Returns an address of record whose bindings have changed since it was returned last. They
+    /// are to be kept before anything is sent, so that no binding is promised and then lost.
+    pub fn poll_change(&mut self) -> Option<String> {
+        self.registrar.location_mut().poll_change()
+    }
+
+    /// Returns what has happened since the beginning.
+    #[must_use]
+    pub fn counts(&self) -> DirectoryCounts {
+        self.counts
+    }
+
+    /// Returns how many streams are open.
+    #[must_use]
+    pub fn stream_count(&self) -> usize {
+        self.flows.stream_count()
+    }
+
+    /// Takes a datagram that has come from `source` to the socket with this number.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        socket: u32,
+        source: SocketAddr,
+        bytes: &Bytes,
+    ) {
+        let from = Source::Datagrams((socket, source));
+        match read_datagram(bytes, &self.config.messages) {
+            Ok(Datagram::Message { message, .. }) => self.handle_message(now, from, message),
+            Ok(Datagram::KeepAlive) => {}
+            Err(malformed) => self.handle_malformed(now, from, &malformed),
+        }
+    }
+
+    /// Takes a connection that has come; `None`: it is refused, and to be closed.
+    pub fn handle_connection(
+        &mut self,
+        now: Instant,
+        transport: Transport,
+        source: SocketAddr,
+    ) -> Option<Flow> {
+        let is_admitted = self.admission.admit(now, source.ip());
+        let end = (transport, source);
+        let flow = is_admitted.then(|| self.flows.open(now, end, self.config.messages));
+        if flow.flatten().is_none() {
+            self.counts.streams_refused += 1;
+        }
+        flow.flatten()
+    }
+
+    /// Takes bytes that have come over a stream.
+    pub fn handle_bytes(&mut self, now: Instant, flow: Flow, bytes: &[u8]) {
+        let Some(stream) = self.flows.stream(flow) else {
+            return;
+        };
+        let from = Source::Stream(flow, stream.remote);
+        stream.framer.push(bytes);
+        while let Some(framed) = self.flows.stream(flow).and_then(|it| it.framer.poll()) {
+            match framed {
+                Framed::Message(message) => {
+                    self.flows.heard(now, flow);
+                    self.handle_message(now, from, message);
+                }
+                Framed::LineEnd => {}
+                Framed::Ping => {
+                    self.flows.heard(now, flow);
+                    let bytes = Bytes::from_static(b"\r\n");
+                    self.outputs.push_back(Output::Stream { flow, bytes });
+                }
+                Framed::Malformed(malformed) => {
+                    self.handle_malformed(now, from, &malformed);
+                    self.close(flow);
+                }
+            }
+        }
+        self.react(now, None);
+    }
+
+    /// Takes notice that a stream has ended, or could not be opened.
+    pub fn handle_closed(&mut self, now: Instant, flow: Flow) {
+        if self.flows.close(flow) {
+            self.transactions.handle_flow_failure(flow);
+            self.react(now, None);
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((_, flow)) = self.flows.first_silent().filter(|(at, _)| *at <= now) {
+            self.close(flow);
+        }
+        self.registrar.location_mut().handle_timeout(now);
+        self.transactions.handle_timeout(now);
+        self.forwarding.handle_timeout(now);
+        self.react(now, None);
+    }
+
+    /// Returns when [`Directory::handle_timeout`] is to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let times = [
+            self.flows.first_silent().map(|(at, _)| at),
+            self.location().poll_timeout(),
+            self.transactions.poll_timeout(),
+            self.forwarding.poll_timeout(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        while let Some(Transmit { flow, bytes }) = self.transactions.poll_transmit() {
+            if let Some(output) = self.output(flow, bytes) {
+                return Some(output);
+            }
+        }
+        None
+    }
+
+    /// `None` where the flow is there no more.
+    fn output(&self, flow: Flow, bytes: Bytes) -> Option<Output> {
+        if flow.is_reliable {
+            let is_open = self.flows.is_open(flow);
+            return is_open.then_some(Output::Stream { flow, bytes });
+        }
+        let (socket, to) = self.flows.datagrams_of(flow)?;
+        Some(Output::Datagram { socket, to, bytes })
+    }
+
+    fn close(&mut self, flow: Flow) {
+        if self.flows.close(flow) {
+            self.outputs.push_back(Output::Close { flow });
+            self.transactions.handle_flow_failure(flow);
+        }
+    }
+
+    fn handle_malformed(&mut self, now: Instant, from: Source, malformed: &Malformed) {
+        self.counts.malformed += 1;
+        if self.admission.admit(now, from.address().ip())
+            && let Some(answer) = malformed.answer(TAG)
+        {
+            self.answer(from, &answer);
+        }
+    }
+
+    fn handle_message(&mut self, now: Instant, from: Source, message: Message) {
+        let request = match message {
+            Message::Request(request) => request,
+            response @ Message::Response(_) => {
+                // What it belongs to knows its own flow.
+                self.transactions.handle_message(now, ANY_FLOW, response);
+                return self.react(now, None);
+            }
+        };
+        if !self.admission.admit(now, from.address().ip()) {
+            self.counts.over_limit += 1;
+            // A datagram that is dropped comes again by itself.
+            if matches!(from, Source::Stream(..)) && request.method != Method::Ack {
+                self.answer(from, &overloaded(&request));
+            }
+            return;
+        }
+        self.counts.requests += 1;
+        self.handle_request(now, from, request);
+    }
+
+    fn handle_request(&mut self, now: Instant, from: Source, mut request: Request) {
+        let source = from.address();
+        // One that can't be read is refused below.
+        let _ = request.headers.set_source(source.ip(), source.port());
+        let admitted = match self.admit(now, source.ip(), &request) {
+            Ok(admitted) => admitted,
+            Err(Some(answer)) => return self.answer(from, &answer),
+            Err(None) => return,
+        };
+        let flow = match from {
+            Source::Stream(flow, _) => Some(flow),
+            Source::Datagrams(datagrams) => self.flows.datagrams(now, datagrams),
+        };
+        let Some(flow) = flow else {
+            self.counts.over_limit += 1;
+            return;
+        };
+        self.transactions.handle_message(now, flow, request.into());
+        self.react(now, Some((source.ip(), admitted)));
+    }
+
+    /// Whether a request may leave something behind; else its answer, unless it has none.
+    fn admit(
+        &mut self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+    ) -> Result<Admitted, Option<Response>> {
+        match request.method {
+            Method::Ack | Method::Cancel => Ok(Admitted::Follows),
+            Method::Register => {
+                let outcome = self.registrar.admit(now, source, request, &*self.users);
+                outcome.map(Admitted::Registers).map_err(|answer| {
+                    self.counts.not_admitted += 1;
+                    Some(answer)
+                })
+            }
+            _ => match self.proxy.handle_request(now, request, self.location()) {
+                Decision::Refuse(refusal) => Err(Some(refusal.answer(request, TAG))),
+                Decision::Own => Err(Some(own(request))),
+                Decision::Forward(targets) => Ok(Admitted::Reaches(targets)),
+            },
+        }
+    }
+
+    /// Answers a request without a transaction.
+    fn answer(&mut self, to: Source, answer: &Response) {
+        let bytes = answer.to_bytes();
+        self.outputs.push_back(match to {
+            Source::Datagrams((socket, to)) => Output::Datagram { socket, to, bytes },
+            Source::Stream(flow, _) => Output::Stream { flow, bytes },
+        });
+    }
+
+    /// Does what follows from what has happened. `admitted` is for the request that has just come,
+    /// with the address that it came from.
+    fn react(&mut self, now: Instant, mut admitted: Option<(IpAddr, Admitted)>) {
+        loop {
+            if let Some(event) = self.transactions.poll_event() {
+                self.handle_event(now, event, &mut admitted);
+            } else if let Some(step) = self.forwarding.poll_step() {
+                self.take_step(now, step);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn handle_event(
+        &mut self,
+        now: Instant,
+        event: Event,
+        admitted: &mut Option<(IpAddr, Admitted)>,
+    ) {
+        match event {
+            Event::Request {
+                id,
+                flow,
+                request,
+                cancels,
+            } => match admitted.take() {
+                Some((_, Admitted::Registers(registrant))) => {
+                    self.counts.registers += 1;
+                    let stream = flow.is_reliable.then_some(flow);
+                    let answer = self.registrar.register(now, &request, &registrant, stream);
+                    self.respond(now, id, &answer);
+                }
+                Some((source, Admitted::Reaches(targets))) => {
+                    self.counts.forwarded += 1;
+                    self.forwarding.start(now, id, source, request, targets);
+                }
+                _ => self.handle_cancel(now, id, &request, cancels),
+            },
+            Event::Ack { request, .. } => self.forward_ack(now, &request),
+            Event::Response { id, response } => {
+                if let Some((answer, _)) = self.proxy.handle_response(&response, |_| true) {
+                    self.forwarding.handle_response(now, id, answer);
+                }
+            }
+            Event::Failed { id, .. } => self.forwarding.handle_failure(now, id),
+            Event::Abandoned { id } => self.forwarding.handle_abandoned(now, id),
+            // RFC 6026 §8.7: it belongs to nothing.
+            Event::Stray { .. } => {}
+        }
+    }
+
+    fn handle_cancel(
+        &mut self,
+        now: Instant,
+        id: TransactionId,
+        request: &Request,
+        cancels: Option<TransactionId>,
+    ) {
+        let status = match cancels {
+            Some(_) => StatusCode::OK,
+            None => StatusCode::NO_TRANSACTION,
+        };
+        self.respond(now, id, &Response::new(request, status, Some(TAG)));
+        if let Some(cancelled) = cancels {
+            self.forwarding.handle_cancel(now, cancelled);
+        }
+    }
+
+    /// The ACK for a 2xx goes on without a transaction.
+    fn forward_ack(&mut self, now: Instant, ack: &Request) {
+        let decision = self.proxy.handle_request(now, ack, self.location());
+        let Decision::Forward(targets) = decision else {
+            return;
+        };
+        let first = targets.into_iter().next();
+        let Some((flow, request)) = first.and_then(|forward| self.prepare(now, forward)) else {
+            return;
+        };
+        let output = self.output(flow, request.to_bytes());
+        self.outputs.extend(output);
+    }
+
+    fn take_step(&mut self, now: Instant, step: Step) {
+        match step {
+            Step::Answer(id, answer) => self.respond(now, id, &answer),
+            Step::Cancel(flow, request) => {
+                // Where it can't be sent, the request ends by itself.
+                let _ = self.transactions.send(now, flow, request);
+            }
+            Step::Try(id, forward) => {
+                let Some((flow, request)) = self.prepare(now, forward) else {
+                    let status = StatusCode::TEMPORARILY_UNAVAILABLE;
+                    return self.forwarding.handle_refusal(now, id, status);
+                };
+                match self.transactions.send(now, flow, request.clone()) {
+                    Ok(branch) => {
+                        let sent = (flow, request);
+                        self.forwarding.handle_sent(now, id, branch, sent);
+                    }
+                    Err(_) => {
+                        let status = StatusCode::SERVICE_UNAVAILABLE;
+                        self.forwarding.handle_refusal(now, id, status);
+                    }
+                }
+            }
+        }
+    }
+
+    fn respond(&mut self, now: Instant, id: TransactionId, answer: &Response) {
+        // Who has asked may be gone.
+        let _ = self.transactions.respond(now, id, answer);
+    }
+
+    /// Returns a request as it is sent, and over which flow; `None` where its target can't be
+    /// reached from here.
+    fn prepare(&mut self, now: Instant, mut forward: Forward) -> Option<(Flow, Request)> {
+        let hop = next_hop(now, &self.config, &mut self.flows, &forward)?;
+        let (transport, flow) = (hop.transport, hop.flow);
+        if let Some(to) = hop.connects {
+            self.outputs.push_back(Output::Connect { flow, to });
+        }
+        let own = &self.config.own;
+        let mut via = Via::new(transport, own.host.clone(), own.port);
+        via.params.set_flag("rport");
+        let word = self.words.next_word();
+        Proxy::add_via(&mut forward, via, &word);
+        Some((flow, forward.request))
+    }
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Directory")
+            .field("config", &self.config)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A proof that was overheard is of use, from the same address, for this long.
+const NONCE_LIFETIME: std::time::Duration = std::time::Duration::from_secs(300);
+/// For answers: what they belong to is told by their branch.
+const ANY_FLOW: Flow = Flow {
+    number: 0,
+    is_reliable: false,
+};

@@ -1,0 +1,23 @@
+//! Answers that a directory gives by itself.
+
+use super::config::TAG;
+use crate::message::{HeaderName, Method, Request, Response, StatusCode};
+
+/// The answer to what is asked of the directory itself: OPTIONS alone, as a sign of life.
+pub(super) fn own(request: &Request) -> Response {
+    let status = match request.method {
+        Method::Options => StatusCode::OK,
+        Method::Other(_) => StatusCode::NOT_IMPLEMENTED,
+        _ => StatusCode::METHOD_NOT_ALLOWED,
+    };
+    let mut answer = Response::new(request, status, Some(TAG));
+    answer.headers.push(HeaderName::Allow, "REGISTER, OPTIONS");
+    answer
+}
+
+/// The answer to who asks too often.
+pub(super) fn overloaded(request: &Request) -> Response {
+    let mut answer = Response::new(request, StatusCode::SERVICE_UNAVAILABLE, Some(TAG));
+    answer.headers.push(HeaderName::RetryAfter, "5");
+    answer
+}

@@ -1,0 +1,101 @@
+//! What a request's next hop is, for a directory.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hawser_types::{Host, Instant};
+
+use super::config::DirectoryConfig;
+use super::flows::Flows;
+use crate::fields::Transport;
+use crate::message::HeaderName;
+use crate::proxy::Forward;
+use crate::transaction::Flow;
+use crate::uri::Uri;
+
+/// Where a request goes next.
+pub(super) struct Hop {
+    pub(super) transport: Transport,
+    pub(super) flow: Flow,
+    /// The flow is a new stream, which is to be opened to there.
+    pub(super) connects: Option<SocketAddr>,
+}
+
+/// Returns where a request goes next; `None` where its target can't be reached from here.
+pub(super) fn next_hop(
+    now: Instant,
+    config: &DirectoryConfig,
+    flows: &mut Flows,
+    forward: &Forward,
+) -> Option<Hop> {
+    let hop = |transport, flow| Hop {
+        transport,
+        flow,
+        connects: None,
+    };
+    if let Some(flow) = forward.stream
+        && !forward.request.headers.contains(&HeaderName::Route)
+        && let Some(stream) = flows.stream(flow)
+    {
+        return Some(hop(stream.transport.clone(), flow));
+    }
+    let (transport, to) = target(&forward.next_hop)?;
+    if !may_reach(config, to.ip()) {
+        return None;
+    }
+    let flow = match transport {
+        Transport::Udp => flows.datagrams(now, (socket_for(config, to.ip())?, to))?,
+        // Hosts have no certificates, so only the host itself opens a stream in TLS.
+        _ => match flows.stream_to(&transport, to) {
+            Some(flow) => flow,
+            None if transport != Transport::Tcp => return None,
+            None => {
+                let flow = flows.open(now, (transport.clone(), to), config.messages)?;
+                let connects = Some(to);
+                return Some(Hop {
+                    connects,
+                    ..hop(transport, flow)
+                });
+            }
+        },
+    };
+    Some(hop(transport, flow))
+}
+
+/// What a URI leads to: an address. Names are not looked up here: hosts register addresses.
+fn target(uri: &Uri) -> Option<(Transport, SocketAddr)> {
+    let uri = uri.as_sip()?;
+    let transport = match uri.param("transport") {
+        _ if uri.is_secure => Transport::Tls,
+        None => Transport::Udp,
+        Some(name) if name.eq_ignore_ascii_case("udp") => Transport::Udp,
+        Some(name) if name.eq_ignore_ascii_case("tcp") => Transport::Tcp,
+        Some(name) if name.eq_ignore_ascii_case("tls") => Transport::Tls,
+        Some(_) => return None,
+    };
+    let Host::Ip(address) = uri.host.to_canonical() else {
+        return None;
+    };
+    let port = uri.port.unwrap_or_else(|| transport.default_port());
+    (port != 0).then(|| (transport, SocketAddr::new(address, port)))
+}
+
+/// Whether contacts at an address are reached from here.
+fn may_reach(config: &DirectoryConfig, address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let is_group = match address {
+        IpAddr::V4(four) => four.is_broadcast() || four.is_multicast(),
+        IpAddr::V6(six) => six.is_multicast(),
+    };
+    let is_own = address.is_loopback() || address.is_unspecified();
+    !is_group && (!is_own || config.reaches_loopback)
+}
+
+/// The socket by which an address is reached: one of its family, or of both.
+fn socket_for(config: &DirectoryConfig, address: IpAddr) -> Option<u32> {
+    let sockets = &config.sockets;
+    let of_family = |it: &SocketAddr| it.is_ipv4() == address.is_ipv4();
+    let of_both = |it: &SocketAddr| it.is_ipv6() && it.ip().is_unspecified();
+    let place = sockets.iter().position(of_family);
+    let place = place.or_else(|| sockets.iter().position(of_both))?;
+    u32::try_from(place).ok()
+}

@@ -1,0 +1,411 @@
+use std::time::Duration;
+
+use super::*;
+use crate::digest::{Algorithm, Answerer, Challenge, Secret};
+use crate::fields::Contacts;
+use crate::message::{HeaderName, Limits};
+use crate::uri::Uri;
+
+const START: Instant = Instant::from_nanos(1_000_000_000);
+
+/// Everybody's password is `p`.
+struct Everybody;
+
+impl Users for Everybody {
+    fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
+        Some(Secret::new(algorithm, username, "example.org", "p"))
+    }
+
+    fn may_register(&self, username: &str, address: &str) -> bool {
+        address == format!("sip:{username}@example.org")
+    }
+}
+
+struct Stage {
+    now: Instant,
+    directory: Directory,
+    words: Words,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut DirectoryConfig)) -> Self {
+        let domains = vec!["example.org".parse().unwrap()];
+        let own: Uri = "sip:198.51.100.1".parse().unwrap();
+        let own = own.as_sip().unwrap().clone();
+        let mut config = DirectoryConfig::new(domains, own, vec![at("198.51.100.1:5060")]);
+        change(&mut config);
+        Self {
+            now: START,
+            directory: Directory::new(config, Box::new(Everybody), &[1; 32], &[2; 32]),
+            words: Words::new(&[3; 32]),
+        }
+    }
+
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(at) = self.directory.poll_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.directory.handle_timeout(self.now);
+        }
+        self.now = end;
+    }
+
+    fn request(&mut self, method: Method, from: &str, to: &str) -> Request {
+        let mut request = Request::new(method.clone(), to.parse().unwrap());
+        let branch = self.words.next_branch();
+        let headers = &mut request.headers;
+        headers.push(
+            HeaderName::Via,
+            format!("SIP/2.0/UDP 192.0.2.99;rport;branch={branch}"),
+        );
+        headers.push(HeaderName::MaxForwards, 70);
+        headers.push(HeaderName::From, format!("<{from}>;tag=1"));
+        headers.push(HeaderName::To, format!("<{to}>"));
+        headers.push(HeaderName::CallId, self.words.next_word());
+        headers.push(HeaderName::CSeq, format!("1 {method}"));
+        request
+    }
+
+    fn send(&mut self, from: &str, message: impl Into<Message>) -> Vec<Output> {
+        let bytes = match message.into() {
+            Message::Request(request) => request.to_bytes(),
+            Message::Response(response) => response.to_bytes(),
+        };
+        self.directory
+            .handle_datagram(self.now, 0, at(from), &bytes);
+        self.outputs()
+    }
+
+    fn outputs(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.directory.poll_output()).collect()
+    }
+
+    /// A REGISTER of alice with the proof, made for the address that it is sent from.
+    fn proven(&mut self, from: &str, contacts: &[&str]) -> Request {
+        let alice = "sip:alice@example.org";
+        let mut request = self.request(Method::Register, alice, alice);
+        request.uri = "sip:example.org".parse().unwrap();
+        for contact in contacts {
+            request.headers.push(HeaderName::Contact, contact);
+        }
+        let asked = answer(&self.send(from, request.clone()));
+        assert_eq!(asked.status, StatusCode::UNAUTHORIZED);
+        let challenges = asked.headers.raw(&HeaderName::WwwAuthenticate);
+        let challenges: Vec<_> = challenges.map(|it| Challenge::parse(it).unwrap()).collect();
+        let mut answerer = Answerer::new("alice", "p", Algorithm::Sha256);
+        answerer.handle_challenges(&challenges).unwrap();
+        let proof = answerer.credentials(&Method::Register, "sip:example.org", "c");
+        request
+            .headers
+            .set(HeaderName::Authorization, proof.unwrap());
+        request
+    }
+
+    fn register(&mut self, contacts: &[&str]) {
+        let request = self.proven("192.0.2.1:5060", contacts);
+        let answer = answer(&self.send("192.0.2.1:5060", request));
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.reason());
+    }
+
+    fn holds_nothing(&self) -> bool {
+        self.directory.transactions.counts() == (0, 0)
+            && self.directory.forwarding.len() == 0
+            && self.directory.location().is_empty()
+    }
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn message(output: &Output) -> Message {
+    let bytes = match output {
+        Output::Datagram { bytes, .. } | Output::Stream { bytes, .. } => bytes,
+        other => panic!("{other:?}"),
+    };
+    match read_datagram(bytes, &Limits::default()) {
+        Ok(Datagram::Message { message, .. }) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(outputs: &[Output]) -> Response {
+    let [output] = outputs else {
+        panic!("{outputs:?}");
+    };
+    match message(output) {
+        Message::Response(response) => response,
+        Message::Request(request) => panic!("{request:?}"),
+    }
+}
+
+/// The only request that is sent, and to whom.
+fn sent(outputs: &[Output]) -> (SocketAddr, Request) {
+    let [output @ Output::Datagram { to, .. }] = outputs else {
+        panic!("{outputs:?}");
+    };
+    match message(output) {
+        Message::Request(request) => (*to, request),
+        Message::Response(response) => panic!("{response:?}"),
+    }
+}
+
+fn respond(request: &Request, status: StatusCode) -> Response {
+    Response::new(request, status, Some("far"))
+}
+
+const CALLER: &str = "203.0.113.5:40000";
+const ALICE: &str = "sip:alice@example.org";
+
+#[test]
+fn a_user_registers_and_who_does_not_know_the_password_leaves_nothing() {
+    let mut stage = Stage::new();
+    let request = stage.proven("192.0.2.1:5060", &["<sip:alice@192.0.2.1>;q=0.7"]);
+    assert!(stage.holds_nothing());
+    // The proof is good from the address that was challenged only.
+    let other = answer(&stage.send("192.0.2.2:5060", request.clone()));
+    assert_eq!(other.status, StatusCode::UNAUTHORIZED);
+    assert!(stage.holds_nothing());
+    let first = stage.send("192.0.2.1:5060", request.clone());
+    let accepted = answer(&first);
+    assert_eq!(accepted.status, StatusCode::OK);
+    let Ok(Contacts::List(contacts)) = accepted.headers.contacts() else {
+        panic!("there is one");
+    };
+    assert_eq!(contacts.len(), 1);
+    let via = &accepted.headers.vias().unwrap()[0];
+    assert_eq!(via.params.value("received"), Some("192.0.2.1"));
+    assert_eq!(via.params.value("rport"), Some("5060"));
+    // Its repetition is answered by the same bytes.
+    assert_eq!(stage.send("192.0.2.1:5060", request), first);
+    assert_eq!(stage.directory.poll_change().as_deref(), Some(ALICE));
+    stage.pass(Duration::from_secs(3700));
+    assert!(stage.holds_nothing());
+}
+
+#[test]
+fn strangers_who_ask_too_often_are_not_answered_and_leave_nothing() {
+    let mut stage = Stage::new();
+    let mut answered = 0;
+    for number in 0..200 {
+        let method = [
+            Method::Invite,
+            Method::Options,
+            Method::Subscribe,
+            Method::Bye,
+        ];
+        let method = method[number % 4].clone();
+        let request = stage.request(method, "sip:eve@example.net", "sip:nobody@example.org");
+        answered += stage.send(CALLER, request).len();
+    }
+    assert_eq!(answered, 40);
+    assert_eq!(stage.directory.counts().over_limit, 160);
+    assert!(stage.holds_nothing());
+    assert_eq!(stage.directory.flows.stream_count(), 0);
+}
+
+#[test]
+fn a_call_goes_to_the_preferred_contact_and_to_the_next_one_when_that_refuses() {
+    let mut stage = Stage::new();
+    stage.register(&[
+        "<sip:alice@192.0.2.1>;q=0.3",
+        "<sip:alice@192.0.2.2:5070>;q=0.7",
+    ]);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let (to, first) = sent(&stage.send(CALLER, invite.clone()));
+    assert_eq!(to, at("192.0.2.2:5070"));
+    assert_eq!(first.uri.to_string(), "sip:alice@192.0.2.2:5070");
+    assert!(first.headers.contains(&HeaderName::RecordRoute));
+    let outputs = stage.send("192.0.2.2:5070", respond(&first, StatusCode::BUSY_HERE));
+    let [ack, second] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    let (_, ack) = sent(std::slice::from_ref(ack));
+    assert_eq!(ack.method, Method::Ack);
+    let (to, second) = sent(std::slice::from_ref(second));
+    assert_eq!(to, at("192.0.2.1:5060"));
+    let outputs = stage.send("192.0.2.1:5060", respond(&second, StatusCode::OK));
+    let answer = answer(&outputs);
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.headers.vias().unwrap().len(), 1);
+    let [Output::Datagram { to, .. }] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!(*to, at(CALLER));
+}
+
+#[test]
+fn an_ack_and_a_bye_follow_the_way_of_the_call() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let (_, forwarded) = sent(&stage.send(CALLER, invite));
+    let mut accepted = respond(&forwarded, StatusCode::OK);
+    let route = forwarded
+        .headers
+        .raw(&HeaderName::RecordRoute)
+        .next()
+        .unwrap()
+        .to_owned();
+    accepted
+        .headers
+        .push(HeaderName::Contact, "<sip:alice@192.0.2.1>");
+    stage.send("192.0.2.1:5060", accepted);
+    for method in [Method::Ack, Method::Bye] {
+        let mut next = stage.request(method.clone(), "sip:bob@example.net", "sip:alice@192.0.2.1");
+        next.headers
+            .set(HeaderName::To, "<sip:alice@example.org>;tag=far");
+        next.headers.push(HeaderName::Route, &route);
+        let (to, onward) = sent(&stage.send(CALLER, next.clone()));
+        assert_eq!((to, onward.method), (at("192.0.2.1:5060"), method.clone()));
+        // Without the way that was recorded the directory is no relay.
+        next.headers.remove(&HeaderName::Route);
+        next.headers.set(HeaderName::CallId, "other");
+        next.headers.set(
+            HeaderName::Via,
+            "SIP/2.0/UDP 192.0.2.99;branch=z9hG4bKother",
+        );
+        let outputs = stage.send(CALLER, next);
+        match method {
+            Method::Ack => assert_eq!(outputs, []),
+            _ => assert_eq!(answer(&outputs).status, StatusCode::FORBIDDEN),
+        }
+    }
+}
+
+#[test]
+fn a_silent_contact_does_not_keep_the_next_one_waiting_and_is_cancelled() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>;q=0.9", "<sip:alice@192.0.2.2>;q=0.1"]);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let (_, silent) = sent(&stage.send(CALLER, invite));
+    stage.pass(Duration::from_secs(2));
+    let outputs = stage.outputs();
+    let second = outputs.iter().find(
+        |output| matches!(output, Output::Datagram { to, .. } if *to == at("192.0.2.2:5060")),
+    );
+    let (_, second) = sent(std::slice::from_ref(second.unwrap()));
+    assert_eq!(
+        answer(&stage.send("192.0.2.2:5060", respond(&second, StatusCode::OK))).status,
+        StatusCode::OK
+    );
+    // It rings only now: nobody waits for it any more.
+    let (to, cancel) = sent(&stage.send("192.0.2.1:5060", respond(&silent, StatusCode::RINGING)));
+    assert_eq!((to, cancel.method), (at("192.0.2.1:5060"), Method::Cancel));
+    stage.pass(Duration::from_secs(300));
+    assert_eq!(stage.directory.transactions.counts(), (0, 0));
+    assert_eq!(stage.directory.forwarding.len(), 0);
+}
+
+#[test]
+fn a_caller_who_gives_up_is_answered_when_the_contact_is() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let (_, forwarded) = sent(&stage.send(CALLER, invite.clone()));
+    let ringing = respond(&forwarded, StatusCode::RINGING);
+    let ringing = answer(&stage.send("192.0.2.1:5060", ringing));
+    assert_eq!(ringing.status, StatusCode::RINGING);
+    let outputs = stage.send(CALLER, invite.to_cancel());
+    assert_eq!(outputs.len(), 2, "{outputs:?}");
+    let is_cancel = |output: &Output| match message(output) {
+        Message::Request(request) => request.method == Method::Cancel,
+        Message::Response(_) => false,
+    };
+    assert_eq!(outputs.iter().filter(|output| is_cancel(output)).count(), 1);
+    let outputs = stage.send(
+        "192.0.2.1:5060",
+        respond(&forwarded, StatusCode::REQUEST_TERMINATED),
+    );
+    let to_caller = outputs
+        .iter()
+        .map(message)
+        .find_map(|message| match message {
+            Message::Response(response) => Some(response.status),
+            Message::Request(_) => None,
+        });
+    assert_eq!(to_caller, Some(StatusCode::REQUEST_TERMINATED));
+    stage.pass(Duration::from_secs(300));
+    assert_eq!(stage.directory.transactions.counts(), (0, 0));
+}
+
+#[test]
+fn contacts_that_lead_to_the_directory_itself_or_to_many_are_not_reached() {
+    for contact in [
+        "sip:a@127.0.0.1",
+        "sip:a@0.0.0.0",
+        "sip:a@224.0.0.1",
+        "sip:a@host.example",
+    ] {
+        let mut stage = Stage::new();
+        stage.register(&[contact]);
+        let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+        let answer = answer(&stage.send(CALLER, invite));
+        assert_eq!(
+            answer.status,
+            StatusCode::TEMPORARILY_UNAVAILABLE,
+            "{contact}"
+        );
+    }
+}
+
+#[test]
+fn who_registers_over_a_stream_is_reached_over_it() {
+    let mut stage = Stage::new();
+    let alice = at("192.0.2.1:50000");
+    let (now, tls) = (stage.now, Transport::Tls);
+    let flow = stage.directory.handle_connection(now, tls, alice).unwrap();
+    let request = stage.proven("192.0.2.1:50000", &["<sip:alice@10.0.0.7;transport=tls>"]);
+    stage.directory.handle_bytes(now, flow, &request.to_bytes());
+    assert_eq!(answer(&stage.outputs()).status, StatusCode::OK);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let outputs = stage.send(CALLER, invite.clone());
+    assert!(matches!(outputs[..], [Output::Stream { flow: to, .. }] if to == flow));
+    stage.directory.handle_closed(now, flow);
+    // With the stream everything else has gone that could lead there.
+    assert_eq!(answer(&stage.outputs()).status, StatusCode::REQUEST_TIMEOUT);
+    let mut again = invite;
+    again.headers.set(HeaderName::CallId, "again");
+    again.headers.set(
+        HeaderName::Via,
+        "SIP/2.0/UDP 192.0.2.99;branch=z9hG4bKagain",
+    );
+    assert_eq!(
+        answer(&stage.send(CALLER, again)).status,
+        StatusCode::TEMPORARILY_UNAVAILABLE
+    );
+}
+
+#[test]
+fn streams_are_bounded_and_those_that_say_nothing_or_nonsense_are_closed() {
+    let mut stage = Stage::with(|config| config.max_streams = 16);
+    let now = stage.now;
+    let directory = &mut stage.directory;
+    let mut open = |host: u8| {
+        let source = SocketAddr::from(([192, 0, 2, host], 40000));
+        directory.handle_connection(now, Transport::Tcp, source)
+    };
+    let own: Vec<_> = (0..4).filter_map(|_| open(1)).collect();
+    assert_eq!(own.len(), 2, "an eighth of all");
+    let others = (2..40).filter_map(&mut open).count();
+    assert_eq!(others, 14);
+    assert_eq!(directory.counts().streams_refused, 2 + 24);
+    directory.handle_bytes(now, own[0], b"nonsense\r\n\r\n");
+    let outputs = stage.outputs();
+    assert_eq!(outputs, [Output::Close { flow: own[0] }]);
+    stage.directory.handle_bytes(now, own[1], b"\r\n\r\n");
+    let pong = Output::Stream {
+        flow: own[1],
+        bytes: Bytes::from_static(b"\r\n"),
+    };
+    assert_eq!(stage.outputs(), [pong]);
+    stage.pass(Duration::from_secs(20));
+    assert_eq!(stage.outputs().len(), 14);
+    assert_eq!(stage.directory.stream_count(), 1);
+    stage.pass(Duration::from_secs(600));
+    assert_eq!(stage.directory.stream_count(), 0);
+}
