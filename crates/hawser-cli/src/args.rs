@@ -29,7 +29,7 @@ use hawser_types::{ByteCount, StreamId};
 
 use shared::{link_name, network, socket_address};
 
-pub(crate) use directory::DirectoryArgs;
+pub(crate) use directory::{DirectoryArgs, RegistrationArgs};
 pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
@@ -288,6 +288,9 @@ pub(crate) struct UpArgs {
     /// Let all programs reach this network past the kill switch; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) kill_switch_allow: Vec<IpNet>,
+    /// The name of this host.
+    #[command(flatten)]
+    pub(crate) registration: RegistrationArgs,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7480
     #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
     pub(crate) web: Option<SocketAddr>,
@@ -482,6 +485,7 @@ impl UpArgs {
             config.password_file = None;
             config.no_password = true;
         }
+        self.registration.apply_to(config);
         config.kill_switch |= self.kill_switch;
         if !self.kill_switch_allow.is_empty() {
             config.kill_switch_allow.clone_from(&self.kill_switch_allow);

@@ -39,6 +39,12 @@ pub enum Digest {
     Sha256,
 }
 
+impl Digest {
+    /// The hashes by their names.
+    pub(crate) const WORDS: [(&'static str, Self); 2] =
+        [("SHA-256", Self::Sha256), ("MD5", Self::Md5)];
+}
+
 /// `[directory.limits]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryLimits {
@@ -134,9 +140,7 @@ impl TryFrom<Section<'_>> for DirectoryConfig {
         if let Some(field) = section.field("digests") {
             let allowed = "a list of \"SHA-256\" and \"MD5\"";
             let words = field.list(allowed)?;
-            let words = words.iter();
-            let read =
-                words.map(|it| it.word(&[("SHA-256", Digest::Sha256), ("MD5", Digest::Md5)]));
+            let read = words.iter().map(|it| it.word(&Digest::WORDS));
             config.digests = read.collect::<Result<_, _>>()?;
             if config.digests.is_empty() {
                 return Err(field.wrong(allowed));

@@ -1,9 +1,12 @@
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
+use hawser_types::Host;
 use ipnet::IpNet;
 
-use crate::directory::read_path;
+use crate::directory::{Digest, read_path};
 use crate::document::Section;
 use crate::link::{LINK_NAME, read_link_name};
 use crate::serve::{read_listen, read_web};
@@ -34,9 +37,68 @@ pub struct UpConfig {
     pub kill_switch_allow: Vec<IpNet>,
     /// `capture`: whose traffic is captured, one of these or a list. Nobody's by default.
     pub capture: Vec<CaptureScope>,
+    /// `name`: name of this host in a directory, such as `alice@example.org`. None by default: it
+    /// is in none.
+    pub name: Option<HostNameAt>,
+    /// `directory`: URI of that directory. Default: that of the name's domain.
+    pub directory: Option<String>,
+    /// `directory-password-file`: file whose only line is the password. Default: the variable
+    /// `HAWSER_DIRECTORY_PASSWORD`.
+    pub directory_password_file: Option<PathBuf>,
+    /// `directory-certificates`: file with the certificates that a directory's is checked against,
+    /// in PEM. Default: the system's.
+    pub directory_certificates: Option<PathBuf>,
+    /// `directory-digest`: the weakest hash that the password is proved by. Default SHA-256.
+    pub directory_digest: Digest,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
+
+/// `USER@DOMAIN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostNameAt {
+    user: String,
+    domain: Host,
+}
+
+impl HostNameAt {
+    /// Returns the user.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Returns the domain.
+    pub fn domain(&self) -> &Host {
+        &self.domain
+    }
+}
+
+impl fmt::Display for HostNameAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.user, self.domain)
+    }
+}
+
+impl FromStr for HostNameAt {
+    type Err = HostNameAtError;
+
+    fn from_str(text: &str) -> Result<Self, HostNameAtError> {
+        let (user, domain) = text.split_once('@').ok_or(HostNameAtError)?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()+".contains(&byte);
+        if user.is_empty() || user.len() > MAX_USER || !user.bytes().all(is_plain) {
+            return Err(HostNameAtError);
+        }
+        Ok(Self {
+            user: user.to_owned(),
+            domain: domain.parse().map_err(|_| HostNameAtError)?,
+        })
+    }
+}
+
+/// A text that is no name of a host in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a name such as alice@example.org")]
+pub struct HostNameAtError;
 
 impl UpConfig {
     /// Tells whether the port would be open to other machines without permission.
@@ -48,6 +110,24 @@ impl UpConfig {
     /// allowed.
     pub fn lacks_password(&self) -> bool {
         self.is_reachable() && self.password_file.is_none() && !self.no_password
+    }
+
+    /// Reads the name in a directory, and what belongs to it.
+    fn read_name(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
+        if let Some(field) = section.field("name") {
+            self.name = Some(field.parse("a name such as \"alice@example.org\"")?);
+        }
+        if let Some(field) = section.field("directory") {
+            let allowed = "a URI such as \"sip:example.org\" or \"sip:example.org;transport=tls\"";
+            let read = |text: &str| is_sip(text).then(|| text.to_owned());
+            self.directory = Some(field.parse_with(read, allowed)?);
+        }
+        self.directory_password_file = read_path(section, "directory-password-file")?;
+        self.directory_certificates = read_path(section, "directory-certificates")?;
+        if let Some(field) = section.field("directory-digest") {
+            self.directory_digest = field.word(&Digest::WORDS)?;
+        }
+        Ok(())
     }
 
     fn is_reachable(&self) -> bool {
@@ -67,6 +147,11 @@ impl Default for UpConfig {
             kill_switch: false,
             kill_switch_allow: Vec::new(),
             capture: Vec::new(),
+            name: None,
+            directory: None,
+            directory_password_file: None,
+            directory_certificates: None,
+            directory_digest: Digest::Sha256,
             web: None,
         }
     }
@@ -86,6 +171,11 @@ impl TryFrom<Section<'_>> for UpConfig {
             "kill-switch",
             "kill-switch-allow",
             "capture",
+            "name",
+            "directory",
+            "directory-password-file",
+            "directory-certificates",
+            "directory-digest",
             "web",
         ])?;
         let mut config = Self::default();
@@ -123,14 +213,22 @@ impl TryFrom<Section<'_>> for UpConfig {
         }
         if let Some(field) = section.field("capture") {
             let allowed = "\"system\", \"cgroup:/PATH\", \"lan:INTERFACE\", or a list of these";
-            let entries = field.entries();
-            let read = entries.iter().map(|field| field.parse(allowed));
+            let read = field.entries().into_iter().map(|it| it.parse(allowed));
             config.capture = read.collect::<Result<_, _>>()?;
         }
+        config.read_name(&section)?;
         config.web = read_web(&section)?;
         Ok(config)
     }
 }
+
+/// Whether a text begins as the URI of a directory does; the rest is read where it is used.
+fn is_sip(text: &str) -> bool {
+    text.starts_with("sip:") || text.starts_with("sips:")
+}
+
+/// Bytes of a user's name.
+const MAX_USER: usize = 64;
 
 /// Default port of the proxy: the one registered for SOCKS.
 pub const DEFAULT_PROXY_PORT: u16 = 1080;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Change, ConnectionsStatus, LinkAllowed, LinkState, LinkStatus, PathState, PolicyStatus,
-    Scheduled, SessionState, SessionStatus, StatusSnapshot,
+    RegistrationStatus, Scheduled, SessionState, SessionStatus, StatusSnapshot,
 };
 
 /// Returns the changes from one snapshot of a daemon to a later one, links before sessions.
@@ -16,8 +16,32 @@ pub fn changes_between(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<C
     if let (Some(before), Some(after)) = (&before.connections, &after.connections) {
         connections(&mut changes, before, after);
     }
+    if let Some(after) = &after.registration {
+        registration(&mut changes, before.registration.as_ref(), after);
+    }
     sessions(&mut changes, &before.sessions, &after.sessions);
     changes
+}
+
+/// A new reason is news while there is no registration.
+fn registration(
+    changes: &mut Vec<Change>,
+    before: Option<&RegistrationStatus>,
+    after: &RegistrationStatus,
+) {
+    let state = |it: &RegistrationStatus| {
+        let reason = it.reason.clone().filter(|_| !it.is_registered);
+        (it.is_registered, reason)
+    };
+    let nothing = (false, None);
+    if before.map_or(nothing, state) != state(after) {
+        let (is_registered, reason) = state(after);
+        changes.push(Change::Registration {
+            name: after.name.clone(),
+            is_registered,
+            reason,
+        });
+    }
 }
 
 /// Returns the changes in how a daemon chooses links.

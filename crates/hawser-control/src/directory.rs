@@ -43,3 +43,38 @@ pub struct BindingStatus {
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
     pub age: Duration,
 }
+
+/// What has become of a host's registration with a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RegistrationStatus {
+    /// The name, such as `alice@example.org`.
+    pub name: String,
+    /// The directory's URI.
+    pub directory: String,
+    /// Whether the directory has the registration.
+    pub is_registered: bool,
+    /// Time for which it has it, unless it is refreshed.
+    #[serde(
+        rename = "left_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub left: Option<Duration>,
+    /// Why the last attempt failed, if it did.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// The contacts that are told.
+    pub contacts: Vec<ContactStatus>,
+    /// Contacts of other hosts under the same name.
+    #[serde(default)]
+    pub other_count: u64,
+}
+
+/// One contact of this host.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ContactStatus {
+    /// The contact.
+    pub contact: String,
+    /// Its share, in thousandths.
+    pub preference: u16,
+}

@@ -150,6 +150,16 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since_unix_ms: Option<u64>,
     },
+    /// A directory has this host's registration, or has it no more.
+    Registration {
+        /// The name.
+        name: String,
+        /// True if it has.
+        is_registered: bool,
+        /// Reason, where one is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// Other rules for connections are in force.
     Rules {
         /// Number of the user's rules.

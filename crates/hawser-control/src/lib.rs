@@ -35,7 +35,7 @@ pub use all_sessions::AllSessions;
 pub use changes::{changes_between, policy_changes};
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, decode, encode, encode_response};
 pub use connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
-pub use directory::{BindingStatus, DirectoryStatus};
+pub use directory::{BindingStatus, ContactStatus, DirectoryStatus, RegistrationStatus};
 pub use event::{Change, Event};
 pub use event_log::EventLog;
 pub use history::{History, HistoryReport, LinkHistory};
@@ -44,8 +44,8 @@ pub use packet_flow::{PacketFlowLink, PacketFlowStatus, PacketPlacing};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
 pub use render::{
-    STREAMS_SHOWN, clock, kill_switch_line, printable, render_change, render_links, render_policy,
-    render_status, render_streams, render_why, size, span,
+    STREAMS_SHOWN, clock, kill_switch_line, printable, registration_line, render_change,
+    render_links, render_policy, render_status, render_streams, render_why, size, span,
 };
 pub use session_status::{
     ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionState,

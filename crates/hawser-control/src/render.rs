@@ -13,6 +13,7 @@ mod streams;
 mod table;
 mod why;
 
+pub use directory::registration_line;
 pub use event::render_change;
 pub use figures::{clock, size, span};
 pub use links::render_links;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::all_sessions::AllSessions;
 use crate::connections::ConnectionsStatus;
-use crate::directory::DirectoryStatus;
+use crate::directory::{DirectoryStatus, RegistrationStatus};
 use crate::session_status::SessionStatus;
 use crate::words::words;
 
@@ -45,6 +45,9 @@ pub struct StatusSnapshot {
     /// The directory, where one is served; gateways only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<DirectoryStatus>,
+    /// This host's registration with a directory, where there is one; clients only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<RegistrationStatus>,
     /// Number of sessions, also when not all are listed.
     pub session_count: u64,
     /// All sessions together, as they were a moment ago.

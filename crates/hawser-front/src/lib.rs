@@ -19,6 +19,7 @@ pub mod packets;
 pub mod peer;
 pub mod proxy;
 pub mod redirect;
+pub mod registration;
 pub mod relay;
 pub mod resolve;
 mod tally;

@@ -7,6 +7,9 @@ mod peer;
 #[path = "kamailio/server.rs"]
 mod server;
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::Command;
+
 use hawser_sip::agent::{RegistrationEvent, RegistrationFault};
 use hawser_sip::digest::{Algorithm, ChallengeFault};
 use hawser_sip::fields::NameAddr;
@@ -17,12 +20,18 @@ use server::Kamailio;
 
 /// Returns `None`, and reports that the test is skipped, where Kamailio is not installed.
 fn start(test: &str, algorithm: Algorithm) -> Option<Kamailio> {
-    let kamailio = Kamailio::start(algorithm);
+    let kamailio = Kamailio::start(algorithm, free_address(), |it| Command::new(it));
     if kamailio.is_none() {
         let reason = "kamailio (package kamailio) is not installed";
         hawser_skip::skip(&format!("hawser-net::kamailio::{test}"), reason);
     }
     kamailio
+}
+
+/// An address whose port was free a moment ago, for TCP.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap()
 }
 
 /// The contacts of a registration that succeeded, without the seconds left.
@@ -164,7 +173,7 @@ fn a_session_by_name_is_opened_follows_both_ends_and_is_ended() {
         let session = peer.session.as_ref().unwrap();
         session.next_hop().unwrap().to_string()
     };
-    assert!(hop(&visitor).starts_with(&format!("sip:{}", kamailio.address())));
+    assert!(hop(&visitor).starts_with(&format!("sip:{}", kamailio.address)));
     let own = visitor.own(2);
     visitor.session.as_mut().unwrap().set_own(own);
     until(&mut visitor, &mut alice, |visitor, _| {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use hawser_config::DirectoryConfig;
+use hawser_config::{DirectoryConfig, HostNameAt, UpConfig};
 use hawser_types::Host;
 
 use super::shared::socket_address;
@@ -35,6 +35,37 @@ impl DirectoryArgs {
         }
         if self.directory_users.is_some() {
             config.users_file.clone_from(&self.directory_users);
+        }
+    }
+}
+
+/// The directory that `hawser up` registers with.
+#[derive(Args, Debug)]
+pub(crate) struct RegistrationArgs {
+    /// Be found by this name, such as alice@example.org: tell a directory where this host is
+    #[arg(long, value_name = "USER@DOMAIN")]
+    pub(crate) name: Option<HostNameAt>,
+    /// Ask this directory, such as sip:example.org or sip:192.0.2.1:5060;transport=tls [default:
+    /// that of the name's domain]
+    #[arg(long, value_name = "URI")]
+    pub(crate) directory: Option<String>,
+    /// Take the password of that name from this file, which others can't read [default: the
+    /// variable HAWSER_DIRECTORY_PASSWORD]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) directory_password_file: Option<PathBuf>,
+}
+
+impl RegistrationArgs {
+    /// Puts what the flags say over what the file says.
+    pub(crate) fn apply_to(&self, config: &mut UpConfig) {
+        if self.name.is_some() {
+            config.name.clone_from(&self.name);
+        }
+        if self.directory.is_some() {
+            config.directory.clone_from(&self.directory);
+        }
+        if let Some(file) = &self.directory_password_file {
+            config.directory_password_file = Some(file.clone());
         }
     }
 }

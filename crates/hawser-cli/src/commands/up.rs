@@ -27,6 +27,7 @@ use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::packets::{CarriedPackets, KillSwitchSince, Senders};
 use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
+use crate::daemon::proxy::registration::{OwnRegistration, Wanted};
 use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
@@ -43,6 +44,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     args.apply_to(&mut whole.up, &mut whole.connection);
     let config = whole.up.clone();
     let proxy = proxy_config(&config)?;
+    let registration = Wanted::read(&config)?;
     let daemon = Daemon::start(&setup.state, Role::Client)?;
     let scopes = Scopes::of(&config.capture)?;
     // Before anything is sent.
@@ -81,6 +83,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         connection_rules: live_rules.subscribe(),
         programs: scopes.programs.as_ref(),
         gateway: gateway.as_ref(),
+        registration: registration.as_ref(),
         machine: ThisMachine::new(own.clone()),
         own,
     };
@@ -253,6 +256,8 @@ struct Serving<'a> {
     /// Whose connections are captured in the kernel.
     programs: Option<&'a CaptureScope>,
     gateway: Option<&'a Enrolled>,
+    /// By what name this host is to be found.
+    registration: Option<&'a Wanted>,
     machine: ThisMachine,
     own: OwnAddresses,
 }
@@ -275,6 +280,12 @@ impl Serving<'_> {
         )
         .await;
         let director = direct.director();
+        let registration = self.registration.map(|wanted| {
+            let links = (self.links, self.rules);
+            wanted.start(links, &self.config.up.links, director.clone())
+        });
+        let registration = registration.transpose()?;
+        subject.registration = registration.as_ref().map(OwnRegistration::shown);
         let by_gateway = self.gateway.map(|it| {
             let usage = self.config.connection.gateway;
             ByGateway::start(Arc::clone(&it.client), director.clone(), usage)
@@ -301,6 +312,9 @@ impl Serving<'_> {
         );
         let dialer = dialer.guarding(self.machine.clone());
         let served = self.serve_by(dialer, director, port, lans).await;
+        if let Some(registration) = registration {
+            registration.end().await;
+        }
         if let Some(peering) = peering {
             peering.sessions.close(END_PATIENCE).await;
         }

@@ -143,6 +143,7 @@ impl State {
             role: self.role(),
             links,
             connections,
+            registration: subject.registration(),
             session_count: subject.session_count() as u64,
             sessions: sessions.collect(),
             ..StatusSnapshot::default()

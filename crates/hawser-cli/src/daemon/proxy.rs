@@ -10,6 +10,7 @@ pub(crate) mod packets;
 pub(crate) mod password;
 pub(crate) mod peering;
 pub(crate) mod placed;
+pub(crate) mod registration;
 pub(crate) mod rules;
 pub(crate) mod saved;
 pub(crate) mod session;

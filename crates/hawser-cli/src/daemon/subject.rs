@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hawser_control::{
     ConnectionsStatus, DirectoryStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus,
-    Request,
+    RegistrationStatus, Request,
 };
 use hawser_net::client::Client;
 use hawser_session::SessionSnapshot;
@@ -46,6 +46,11 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// The directory that it serves, with as many bindings as `most`.
     fn directory(&self, _most: usize) -> Option<DirectoryStatus> {
+        None
+    }
+
+    /// This host's registration with a directory, where there is one.
+    fn registration(&self) -> Option<RegistrationStatus> {
         None
     }
 

@@ -29,6 +29,7 @@ mod packets;
 mod peer;
 mod program;
 mod program_names;
+mod registration;
 mod router;
 mod rules;
 mod service;

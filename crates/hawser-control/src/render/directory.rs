@@ -2,7 +2,7 @@
 
 use super::figures::{left_out, span};
 use super::table::{Side, Table, clip, printable};
-use crate::DirectoryStatus;
+use crate::{DirectoryStatus, RegistrationStatus};
 
 /// The directory, of at most `width` columns a line.
 pub(super) fn directory(status: &DirectoryStatus, width: usize) -> Vec<String> {
@@ -47,6 +47,25 @@ pub(super) fn directory(status: &DirectoryStatus, width: usize) -> Vec<String> {
     }
     lines.extend(left_out(status.binding_count, count, "contacts"));
     lines
+}
+
+/// Says whether others find this host by its name, and why not.
+pub fn registration_line(status: &RegistrationStatus) -> String {
+    let (name, directory) = (&status.name, &status.directory);
+    let text = match (status.is_registered, &status.reason) {
+        (true, None) => {
+            let contacts = status.contacts.iter();
+            let contacts: Vec<_> = contacts.map(|it| it.contact.as_str()).collect();
+            format!(
+                "{name} is registered with {directory}: {}",
+                contacts.join(" ")
+            )
+        }
+        (true, Some(reason)) => format!("{name} is registered with {directory} still: {reason}"),
+        (false, Some(reason)) => format!("{name} is not registered with {directory}: {reason}"),
+        (false, None) => format!("{name} is not registered with {directory} yet"),
+    };
+    printable(&text)
 }
 
 const BINDINGS_SHOWN: usize = 20;

@@ -76,6 +76,17 @@ pub fn render_change(change: &Change) -> String {
             let (since, why) = (since(*since_unix_ms), because(reason));
             format!("the gateway can't be reached{since}{why}")
         }
+        Change::Registration {
+            name,
+            is_registered,
+            reason,
+        } => {
+            let not = if *is_registered { "" } else { "not " };
+            format!(
+                "{name} is {not}registered with its directory{}",
+                because(reason)
+            )
+        }
         Change::Rules { count, profile } => {
             format!("rules have changed: {count} of one's own, profile {profile}")
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 
 use super::connections::connections;
-use super::directory::directory;
+use super::directory::{directory, registration_line};
 use super::figures::{
     MIN_WIDTH, clock, left_out, megabits, milliseconds, percent, size, span, usage,
 };
@@ -80,7 +80,8 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
     ];
     let kill_switch = snapshot.kill_switch;
     let kill_switch = kill_switch.map(|it| kill_switch_line(it.age));
-    let lines = lines.into_iter().chain(kill_switch);
+    let registration = snapshot.registration.as_ref().map(registration_line);
+    let lines = lines.into_iter().chain(kill_switch).chain(registration);
     lines.map(|line| clip(&line, width)).collect()
 }
 
@@ -431,6 +432,7 @@ mod tests {
             connections: None,
             kill_switch: None,
             directory: None,
+            registration: None,
             version: "0.1.0".to_owned(),
             role: Role::Client,
             process_id: 4711,

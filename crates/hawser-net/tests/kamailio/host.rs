@@ -69,11 +69,11 @@ impl Host {
         let socket = match over {
             Over::Udp => {
                 let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-                socket.connect(kamailio.address()).unwrap();
+                socket.connect(kamailio.address).unwrap();
                 Socket::Udp(socket)
             }
             Over::Tcp => {
-                let stream = TcpStream::connect(kamailio.address()).unwrap();
+                let stream = TcpStream::connect(kamailio.address).unwrap();
                 Socket::Tcp(stream, Framer::new(Limits::default()))
             }
         };

@@ -36,7 +36,7 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(kamailio: &Kamailio, name: &'static str) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        socket.connect(kamailio.address()).unwrap();
+        socket.connect(kamailio.address).unwrap();
         let pause = Duration::from_millis(10);
         socket.set_read_timeout(Some(pause)).unwrap();
         Self {

@@ -1,7 +1,7 @@
 //! Kamailio with the configuration that is shipped.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,18 +12,23 @@ use tempfile::TempDir;
 /// A Kamailio of this test's own, which ends with it.
 pub(crate) struct Kamailio {
     process: Child,
-    address: SocketAddr,
+    /// Where it listens, for datagrams and streams.
+    pub(crate) address: SocketAddr,
     folder: TempDir,
 }
 
 impl Kamailio {
-    /// Starts it, with the user `alice` whose password is `a`; `None` where it is not installed.
-    pub(crate) fn start(algorithm: Algorithm) -> Option<Self> {
+    /// Starts it at this address, by the command that `run` makes of the program, with the user
+    /// `alice` whose password is `a`; `None` where it is not installed.
+    pub(crate) fn start(
+        algorithm: Algorithm,
+        address: SocketAddr,
+        run: impl FnOnce(&str) -> Command,
+    ) -> Option<Self> {
         let program = ["/usr/sbin/kamailio", "/usr/local/sbin/kamailio"]
             .into_iter()
             .find(|program| Path::new(program).is_file())?;
         let folder = tempfile::tempdir().unwrap();
-        let address = free_address();
         let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/kamailio/");
         let main = folder.path().join("kamailio.cfg");
         fs::copy(format!("{shipped}kamailio.cfg"), &main).unwrap();
@@ -31,7 +36,7 @@ impl Kamailio {
         let local = set_up(&local, address, algorithm);
         fs::write(folder.path().join("local.cfg"), local).unwrap();
         let log = fs::File::create(folder.path().join("log")).unwrap();
-        let mut command = Command::new(program);
+        let mut command = run(program);
         command.arg("-f").arg(&main);
         // In the foreground, two processes, 32 MiB shared and 8 MiB private memory.
         command.args(["-DD", "-E", "-n", "1", "-m", "32", "-M", "8"]);
@@ -46,11 +51,6 @@ impl Kamailio {
         };
         kamailio.wait_until_it_listens();
         Some(kamailio)
-    }
-
-    /// Where it listens, for datagrams and streams.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
     }
 
     fn wait_until_it_listens(&self) {
@@ -90,10 +90,4 @@ fn set_up(local: &str, address: SocketAddr, algorithm: Algorithm) -> String {
         .replace(&"0".repeat(64), hash);
     assert!(set_up.contains(hash) && set_up.contains(&address.to_string()));
     set_up
-}
-
-/// An address whose port was free a moment ago, for TCP.
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap()
 }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use hawser_control::Request;
+use hawser_control::{Request, registration_line};
 use hawser_net::bind::{SocketOptions, connect_on_link};
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
@@ -23,6 +23,7 @@ pub(super) async fn check(setup: &Setup, links: &[Link]) -> Vec<Check> {
     let mut checks = vec![directory(state)];
     checks.extend(key(state));
     checks.extend(ports(setup).await);
+    checks.extend(registration(setup).await);
     let gateway = match state.path().is_dir() {
         true => ClientStore::open(state).map(|store| store.default_gateway()),
         false => Ok(None),
@@ -102,6 +103,22 @@ async fn ports(setup: &Setup) -> Vec<Check> {
         ),
     };
     ports.into_iter().map(check).collect()
+}
+
+/// Whether others find this host by its name, where the daemon that runs has one.
+async fn registration(setup: &Setup) -> Option<Check> {
+    let own = status::ask(&setup.state, &Request::STATUS_WITHOUT_SESSIONS).await;
+    let status = own.ok().flatten()?.registration?;
+    let finding = registration_line(&status);
+    Some(match (status.is_registered, &status.reason) {
+        (true, None) => Check::ok("directory", finding),
+        _ => Check::warn(
+            "directory",
+            finding,
+            "make sure of name, password and directory, and that UDP or TCP gets there; it is tried \
+             again by itself",
+        ),
+    })
 }
 
 fn known(gateway: &EnrolledGateway) -> Check {

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use hawser_front::proxy::Credentials;
+use zeroize::Zeroizing;
 
 use crate::setup::Usage;
 
@@ -14,6 +15,16 @@ use crate::setup::Usage;
 /// # Errors
 /// A mistake of the user's; it shows nothing of what is in the file.
 pub(crate) fn read(file: &Path) -> Result<Credentials, Usage> {
+    let text = read_private(file)?;
+    let wrong = |error| Usage(format!("the password file {}: {error}", file.display()));
+    Credentials::parse(&text).map_err(wrong)
+}
+
+/// Reads a short file, which other users must not be able to read.
+///
+/// # Errors
+/// A mistake of the user's; it shows nothing of what is in the file.
+pub(crate) fn read_private(file: &Path) -> Result<Zeroizing<String>, Usage> {
     let wrong = |problem: &dyn std::fmt::Display| {
         Usage(format!("the password file {}: {problem}", file.display()))
     };
@@ -27,12 +38,10 @@ pub(crate) fn read(file: &Path) -> Result<Credentials, Usage> {
         let problem = format!("every user has access to it (mode {mode:03o}); chmod 600 it");
         return Err(wrong(&problem));
     }
-    let mut text = String::new();
+    let mut text = Zeroizing::new(String::new());
     let mut bounded = opened.take(MAX_FILE);
-    match bounded.read_to_string(&mut text) {
-        Ok(_) => Credentials::parse(&text).map_err(|error| wrong(&error)),
-        Err(error) => Err(wrong(&error)),
-    }
+    let read = bounded.read_to_string(&mut text);
+    read.map(|_| text).map_err(|error| wrong(&error))
 }
 
 const OTHERS: u32 = 0o007;

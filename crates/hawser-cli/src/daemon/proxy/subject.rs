@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
 
 use hawser_control::{
-    ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus, Request,
+    ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus,
+    RegistrationStatus, Request,
 };
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::name_stub::KnownNames;
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 use super::links::Links;
 use super::live_rules::LiveRules;
 use super::packets::KillSwitchSince;
+use super::registration::ShownRegistration;
 use super::rules::LinkRuleStore;
 use super::session::{Choice, SessionChoice};
 use super::{direct, placed};
@@ -41,6 +43,8 @@ pub(crate) struct ClientSubject {
     pub(crate) proxy: Arc<ProxyCounters>,
     /// Since when a kill switch is on, where this daemon has found or made one.
     pub(crate) kill_switch: Option<KillSwitchSince>,
+    /// This host's registration with a directory.
+    pub(crate) registration: Option<ShownRegistration>,
     /// The same of connections of hosts behind this machine, where it is their router.
     pub(crate) lan: Option<Arc<ProxyCounters>>,
     /// Finds out which programs ask at the proxy port.
@@ -73,6 +77,7 @@ impl ClientSubject {
             peers: None,
             proxy: Arc::default(),
             kill_switch: None,
+            registration: None,
             lan: None,
             who: None,
             names: KnownNames::default(),
@@ -181,6 +186,10 @@ impl Subject for ClientSubject {
             since_unix_ms: since.as_secs().saturating_mul(1000),
             age: UnixTime::now().since(since),
         })
+    }
+
+    fn registration(&self) -> Option<RegistrationStatus> {
+        Some(self.registration.as_ref()?.status())
     }
 
     fn connections(&self) -> Option<ConnectionsStatus> {

@@ -1,0 +1,257 @@
+//! Keeps this host registered with a directory, over whichever of its links leads there.
+//!
+//! `hawser_sip::agent::Announcer` decides what is told and from where; this has the sockets.
+
+mod far;
+mod ways;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::clock;
+use hawser_net::links::Link;
+use hawser_sip::agent::{Announcer, AnnouncerConfig, RegistrationEvent};
+use hawser_sip::digest::{Algorithm, Answerer};
+use hawser_sip::fields::Transport;
+use hawser_sip::uri::SipUri;
+use hawser_types::{Instant, LinkIndex, Rate};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use zeroize::Zeroizing;
+
+use far::FarEnd;
+pub use far::RootCertificates;
+use ways::{Heard, Ways};
+
+/// Whom to register, and where.
+pub struct RegistrationSettings {
+    /// The name of this host, such as `sip:alice@example.org`.
+    pub name: SipUri,
+    /// The directory, such as `sip:example.org;transport=tcp`.
+    pub directory: SipUri,
+    /// The password of the name's user.
+    pub password: Zeroizing<String>,
+    /// The weakest hash that the password is proved by.
+    pub weakest: Algorithm,
+    /// Whom to believe who the directory is, for TLS.
+    pub roots: RootCertificates,
+}
+
+/// The links that may be used now.
+pub trait OwnLinks: Send + 'static {
+    /// Returns them, those of the user's rules and choice.
+    fn usable(&self) -> Vec<Link>;
+
+    /// What a link carries towards this host, as far as that is known.
+    fn rate(&self, link: LinkIndex) -> Rate;
+}
+
+/// A registration that goes on for as long as this lives.
+pub struct HostRegistration {
+    shown: watch::Receiver<RegistrationView>,
+    close: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+/// What has become of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistrationView {
+    /// Until when the directory has it; none where it does not.
+    pub until: Option<Instant>,
+    /// Why the last attempt failed; none where it did not.
+    pub problem: Option<String>,
+    /// What is told: contacts with their shares in thousandths.
+    pub contacts: Vec<(String, u16)>,
+    /// Contacts that other hosts have registered under the same name.
+    pub others: usize,
+}
+
+impl HostRegistration {
+    /// Begins, and goes on by itself. `changes` says when the links have changed.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn start(
+        settings: RegistrationSettings,
+        links: impl OwnLinks,
+        changes: watch::Receiver<Arc<Vec<Link>>>,
+    ) -> std::io::Result<Self> {
+        let mut seed = [0; 32];
+        SystemRandom::new()
+            .fill(&mut seed)
+            .map_err(|_| std::io::Error::other("the system has no randomness"))?;
+        let transport = transport(&settings.directory);
+        let config = AnnouncerConfig {
+            name: settings.name.clone(),
+            transport: transport.clone(),
+            lifetime: LIFETIME,
+        };
+        let user = settings.name.user().unwrap_or_default();
+        let answerer = Answerer::new(&user, &settings.password, settings.weakest);
+        let (show, shown) = watch::channel(RegistrationView::default());
+        let (close, closed) = oneshot::channel();
+        let (sender, heard) = mpsc::channel(MAX_HEARD);
+        let far = FarEnd::new(settings.directory, transport, settings.roots);
+        let run = Run {
+            announcer: Announcer::new(config, Some(answerer), &seed),
+            ways: Ways::new(far, sender),
+            links,
+            show,
+        };
+        Ok(Self {
+            shown,
+            close,
+            task: tokio::spawn(run.run(changes, heard, closed)),
+        })
+    }
+
+    /// Returns what has become of it, as it changes.
+    #[must_use]
+    pub fn view(&self) -> watch::Receiver<RegistrationView> {
+        self.shown.clone()
+    }
+
+    /// Removes what is registered, and waits for that for as long as `patience`.
+    pub async fn end(self, patience: Duration) {
+        drop(self.close);
+        let abort = self.task.abort_handle();
+        if timeout(patience, self.task).await.is_err() {
+            abort.abort();
+        }
+    }
+}
+
+struct Run<L> {
+    announcer: Announcer,
+    ways: Ways,
+    links: L,
+    show: watch::Sender<RegistrationView>,
+}
+
+impl<L: OwnLinks> Run<L> {
+    async fn run(
+        mut self,
+        mut changes: watch::Receiver<Arc<Vec<Link>>>,
+        mut heard: mpsc::Receiver<Heard>,
+        mut closed: oneshot::Receiver<()>,
+    ) {
+        let mut look = interval(RATES_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_closing = false;
+        loop {
+            let due = self.announcer.poll_timeout();
+            let due = due.map(|at| at.since(clock::now()));
+            tokio::select! {
+                _ = &mut closed, if !is_closing => {
+                    is_closing = true;
+                    self.announcer.close(clock::now());
+                }
+                Ok(()) = changes.changed() => self.follow().await,
+                _ = look.tick() => self.follow().await,
+                Some(heard) = heard.recv() => self.hear(heard),
+                () = sleep(due.unwrap_or(RATES_EVERY)) => {
+                    self.announcer.handle_timeout(clock::now());
+                }
+            }
+            self.send();
+            if is_closing && self.announcer.is_closed() {
+                return;
+            }
+        }
+    }
+
+    /// Goes by the links that there are.
+    async fn follow(&mut self) {
+        let links = self.links.usable();
+        let mut addresses = self.ways.follow(&links).await;
+        for (link, address) in &mut addresses {
+            address.rate = self.links.rate(*link);
+        }
+        let addresses = addresses.into_iter().map(|(_, address)| address);
+        self.announcer
+            .set_addresses(clock::now(), addresses.collect());
+        if let Some(problem) = self.ways.problem() {
+            self.show.send_if_modified(|view| {
+                let is_news = view.problem.as_ref() != Some(&problem);
+                view.problem = Some(problem);
+                is_news
+            });
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        let now = clock::now();
+        match heard {
+            Heard::Message(flow, message) => self.announcer.handle_message(now, flow, *message),
+            Heard::Failed(flow) => {
+                self.ways.close(flow);
+                self.announcer.handle_flow_failure(now, flow);
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        while let Some(transmit) = self.announcer.poll_transmit() {
+            if !self.ways.send(transmit.flow, &transmit.bytes) {
+                self.announcer
+                    .handle_flow_failure(clock::now(), transmit.flow);
+            }
+        }
+        while let Some(event) = self.announcer.poll_event() {
+            self.tell(event);
+        }
+        let contacts = self.announcer.contacts().iter();
+        let contacts: Vec<_> = contacts
+            .map(|it| (it.uri.to_string(), it.q.thousandths()))
+            .collect();
+        self.show.send_if_modified(|view| {
+            let is_news = view.contacts != contacts;
+            view.contacts = contacts;
+            is_news
+        });
+    }
+
+    fn tell(&mut self, event: RegistrationEvent) {
+        self.show.send_modify(|view| match event {
+            RegistrationEvent::Registered { until, bindings } => {
+                if view.until.is_none() {
+                    tracing::info!("the directory knows where this host is");
+                }
+                view.until = Some(until);
+                view.problem = None;
+                view.others = bindings
+                    .len()
+                    .saturating_sub(self.announcer.contacts().len());
+            }
+            RegistrationEvent::Removed => view.until = None,
+            RegistrationEvent::Failed { fault, .. } => {
+                let problem = fault.to_string();
+                if view.problem.as_ref() != Some(&problem) {
+                    tracing::warn!(%problem, "this host is not registered");
+                }
+                // What was registered lasts until it ends.
+                view.until = view.until.filter(|until| *until > clock::now());
+                view.problem = Some(problem);
+                self.ways.close_streams();
+                self.ways.look_up_again();
+            }
+        });
+    }
+}
+
+/// What a directory is asked over, by its URI.
+fn transport(directory: &SipUri) -> Transport {
+    match directory.param("transport") {
+        _ if directory.is_secure => Transport::Tls,
+        Some(name) if name.eq_ignore_ascii_case("tls") => Transport::Tls,
+        Some(name) if name.eq_ignore_ascii_case("tcp") => Transport::Tcp,
+        _ => Transport::Udp,
+    }
+}
+
+/// A registration lasts for ten minutes: a host that has vanished is not called for longer.
+const LIFETIME: Duration = Duration::from_secs(600);
+const RATES_EVERY: Duration = Duration::from_secs(5);
+const MAX_HEARD: usize = 64;

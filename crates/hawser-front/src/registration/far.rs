@@ -1,0 +1,158 @@
+//! The directory that this host registers with: where it is, and who it is.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::links::Link;
+use hawser_net::names::Names;
+use hawser_sip::fields::Transport;
+use hawser_sip::uri::SipUri;
+use hawser_types::Host;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::time::Instant;
+
+/// Whom to believe who a directory is.
+#[derive(Clone, Debug)]
+pub struct RootCertificates(Arc<ClientConfig>);
+
+impl RootCertificates {
+    /// Those in a file, in PEM; none: those of the system.
+    ///
+    /// # Errors
+    /// When the file can't be read or has none. The system may have none: then nobody is believed.
+    pub fn read(file: Option<&Path>) -> std::io::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        match file {
+            Some(path) => {
+                let wrong = |error: rustls::pki_types::pem::Error| {
+                    std::io::Error::other(format!("{}: {error}", path.display()))
+                };
+                let all = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+                for certificate in all {
+                    let added = roots.add(certificate.map_err(wrong)?);
+                    added.map_err(std::io::Error::other)?;
+                }
+                if roots.is_empty() {
+                    let problem = format!("{} holds no certificate", path.display());
+                    return Err(std::io::Error::other(problem));
+                }
+            }
+            None => {
+                let system = SYSTEM_ROOTS.iter().find(|path| Path::new(path).exists());
+                let all = system.and_then(|path| CertificateDer::pem_file_iter(path).ok());
+                roots.add_parsable_certificates(all.into_iter().flatten().flatten());
+            }
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(std::io::Error::other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+/// The directory.
+pub(super) struct FarEnd {
+    uri: SipUri,
+    transport: Transport,
+    roots: RootCertificates,
+    names: Names,
+    found: Vec<IpAddr>,
+    /// When its name is looked up next.
+    next: Option<Instant>,
+    problem: Option<String>,
+}
+
+impl FarEnd {
+    pub(super) fn new(uri: SipUri, transport: Transport, roots: RootCertificates) -> Self {
+        Self {
+            uri,
+            transport,
+            roots,
+            names: Names::new(),
+            found: Vec::new(),
+            next: None,
+            problem: None,
+        }
+    }
+
+    pub(super) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// What TLS goes by, and the name that the certificate must have.
+    pub(super) fn tls(&self) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
+        if self.transport != Transport::Tls {
+            return None;
+        }
+        let name = match &self.uri.host {
+            Host::Ip(address) => ServerName::from(*address),
+            Host::Name(name) => ServerName::try_from(name.to_string()).ok()?,
+        };
+        Some((Arc::clone(&self.roots.0), name))
+    }
+
+    /// Why it can't be found, if so.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.clone()
+    }
+
+    /// It did not answer: its name may lead elsewhere by now.
+    pub(super) fn look_up_again(&mut self) {
+        let soon = Instant::now() + LOOK_UP_PAUSE;
+        self.next = self.next.map(|next| next.min(soon));
+    }
+
+    /// Returns where a link finds it; `None` where it does not lead there.
+    pub(super) fn by(&self, link: &Link) -> Option<SocketAddr> {
+        let leads = |address: &&IpAddr| link.source_address(**address).is_some();
+        let port = self
+            .uri
+            .port
+            .unwrap_or_else(|| self.transport.default_port());
+        let address = self.found.iter().find(leads)?;
+        Some(SocketAddr::new(*address, port))
+    }
+
+    /// Looks its name up over the links, when that is due.
+    pub(super) async fn find(&mut self, links: &[Link]) {
+        let name = match &self.uri.host {
+            Host::Ip(address) => {
+                self.found = vec![address.to_canonical()];
+                return;
+            }
+            Host::Name(name) => name,
+        };
+        if self.next.is_some_and(|next| Instant::now() < next) {
+            return;
+        }
+        match self.names.lookup(name, links).await {
+            Ok(found) => {
+                self.found = found;
+                self.problem = None;
+                self.next = Some(Instant::now() + LOOK_UP_EVERY);
+            }
+            Err(error) => {
+                // What was found before may hold still.
+                self.problem = self.found.is_empty().then(|| format!("{name}: {error}"));
+                self.next = Some(Instant::now() + LOOK_UP_PAUSE);
+            }
+        }
+    }
+}
+
+const LOOK_UP_EVERY: Duration = Duration::from_secs(600);
+const LOOK_UP_PAUSE: Duration = Duration::from_secs(15);
+/// Where distributions keep the certificates that they believe.
+const SYSTEM_ROOTS: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];

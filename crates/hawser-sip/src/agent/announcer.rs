@@ -1,0 +1,412 @@
+//! Tells a directory where this host is, over whichever of its links leads there.
+
+mod own;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hawser_types::{Host, Instant};
+
+use super::{CareOf, Registration, RegistrationConfig, RegistrationEvent, preferences};
+use crate::digest::Answerer;
+use crate::fields::{CallId, Transport, Via};
+use crate::message::{HeaderName, Message, Method, Request, Response, StatusCode};
+use crate::transaction::{Config, Event, Flow, TransactionId, Transactions, Transmit};
+use crate::uri::SipUri;
+use crate::words::Words;
+use own::Own;
+pub use own::OwnAddress;
+
+/// Who is announced, and where.
+#[derive(Clone, Debug)]
+pub struct AnnouncerConfig {
+    /// The name of this host, such as `sip:alice@example.org`. Its domain is asked, wherever that
+    /// is.
+    pub name: SipUri,
+    /// What the directory is asked over.
+    pub transport: Transport,
+    /// How long a registration is to last.
+    pub lifetime: Duration,
+}
+
+/// Keeps a host registered with all its addresses, f_i as their share.
+///
+/// Over datagrams the directory is asked, from each address, as what it sees that address: behind
+/// NAT this is where the host is reached. An address from which the directory does not answer,
+/// while it answers from others, is not told.
+///
+/// Change it once, then drain [`Announcer::poll_transmit`] and [`Announcer::poll_event`], and call
+/// [`Announcer::handle_timeout`] at [`Announcer::poll_timeout`].
+#[derive(Debug)]
+pub struct Announcer {
+    config: AnnouncerConfig,
+    /// The directory, as requests name it.
+    domain: SipUri,
+    transactions: Transactions,
+    registration: Registration,
+    words: Words,
+    own: Vec<Own>,
+    /// The REGISTER that is in progress, and when another address is tried.
+    asking: Option<(TransactionId, Flow, Instant)>,
+    /// When shares have changed last: they are not told more often than each half minute.
+    told: Option<Instant>,
+    /// When shares that have changed meanwhile are told.
+    tells_at: Option<Instant>,
+    wanted: Vec<CareOf>,
+    /// Nothing is told before, so that the first time all is known.
+    begins: Option<Instant>,
+    is_closing: bool,
+    transmits: VecDeque<Transmit>,
+    events: VecDeque<RegistrationEvent>,
+}
+
+impl Announcer {
+    /// Announces nothing yet. `seed` is secret, random, and used for nothing before.
+    #[must_use]
+    pub fn new(config: AnnouncerConfig, answerer: Option<Answerer>, seed: &[u8; 32]) -> Self {
+        let mut words = Words::new(seed);
+        let call_id = CallId::new(&words.next_word());
+        let domain = SipUri::new(None, config.name.host.clone(), config.name.port);
+        let domain = domain.unwrap_or_else(|_| unreachable!("there is no user"));
+        let registration = RegistrationConfig {
+            registrar: domain.clone(),
+            address: config.name.clone(),
+            call_id: call_id.unwrap_or_else(|_| unreachable!("digits are a word")),
+            tag: words.next_word(),
+            lifetime: config.lifetime,
+            outbound: None,
+        };
+        let mut transactions = Config::new("host");
+        transactions.max_servers = MAX_REQUESTS;
+        Self {
+            config,
+            domain,
+            transactions: Transactions::new(transactions),
+            registration: Registration::new(registration, answerer),
+            words,
+            own: Vec::new(),
+            asking: None,
+            told: None,
+            tells_at: None,
+            wanted: Vec::new(),
+            begins: None,
+            is_closing: false,
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Sets the addresses of this host. What went is told at once.
+    pub fn set_addresses(&mut self, now: Instant, addresses: Vec<OwnAddress>) {
+        let before = std::mem::take(&mut self.own);
+        let is_there = |flow: Flow| addresses.iter().any(|it| it.flow == flow);
+        let gone: Vec<_> = before
+            .iter()
+            .map(Own::flow)
+            .filter(|flow| !is_there(*flow))
+            .collect();
+        let kept = |address: &OwnAddress| before.iter().find(|it| it.flow() == address.flow);
+        let is_stream = self.config.transport.is_reliable();
+        let own = addresses.into_iter().map(|address| match kept(&address) {
+            Some(kept) => kept.with(address),
+            None => Own::new(now, address, is_stream),
+        });
+        self.own = own.collect();
+        if self.begins.is_none() && !self.own.is_empty() {
+            self.begins = Some(now + FIRST_WAIT);
+        }
+        for flow in gone {
+            self.handle_flow_failure(now, flow);
+        }
+        self.react(now);
+    }
+
+    /// Takes a message that has come.
+    pub fn handle_message(&mut self, now: Instant, flow: Flow, message: Message) {
+        self.transactions.handle_message(now, flow, message);
+        self.react(now);
+    }
+
+    /// Takes notice that nothing can be sent over a flow now.
+    pub fn handle_flow_failure(&mut self, now: Instant, flow: Flow) {
+        self.transactions.handle_flow_failure(flow);
+        if let Some(own) = self.own.iter_mut().find(|own| own.flow() == flow) {
+            own.miss(now);
+        }
+        self.react(now);
+    }
+
+    /// Removes what is registered. It is over when [`Announcer::is_closed`] says so.
+    pub fn close(&mut self, now: Instant) {
+        self.is_closing = true;
+        self.registration.set_contacts(now, Vec::new());
+        self.react(now);
+    }
+
+    /// Whether nothing is left to tell.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closing && self.asking.is_none() && self.registration.poll_timeout().is_none()
+    }
+
+    /// Returns the addresses that are told, the preferred ones first.
+    #[must_use]
+    pub fn contacts(&self) -> &[CareOf] {
+        &self.wanted
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.transactions.handle_timeout(now);
+        if let Some((_, flow, until)) = self.asking
+            && until <= now
+            && self.own.iter().any(|own| own.flow() != flow)
+        {
+            // It does not answer from there, or not yet; another address may be better.
+            self.handle_flow_failure(now, flow);
+        }
+        self.react(now);
+    }
+
+    /// Returns when [`Announcer::handle_timeout`] is to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let has_way = !self.own.is_empty() && self.asking.is_none();
+        let registers = self.registration.poll_timeout().filter(|_| has_way);
+        let begins = self.begins.filter(|_| self.told.is_none() && has_way);
+        let times = [
+            self.transactions.poll_timeout(),
+            self.asking
+                .map(|(_, _, until)| until)
+                .filter(|_| self.own.len() > 1),
+            registers,
+            begins.filter(|_| !self.is_closing),
+            self.tells_at.filter(|_| !self.is_closing),
+        ];
+        let own = self
+            .own
+            .iter()
+            .filter(|_| !self.is_closing)
+            .filter_map(Own::due);
+        times.into_iter().flatten().chain(own).min()
+    }
+
+    /// Returns the next bytes to send, over the flow of an address.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        let first = self.transmits.pop_front();
+        first.or_else(|| self.transactions.poll_transmit())
+    }
+
+    /// Returns the next thing that has happened.
+    pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
+        self.events.pop_front()
+    }
+
+    fn react(&mut self, now: Instant) {
+        while let Some(event) = self.transactions.poll_event() {
+            self.handle_event(now, event);
+        }
+        if !self.is_closing {
+            self.look(now);
+            self.tell(now);
+        }
+        self.ask(now);
+        self.events
+            .extend(std::iter::from_fn(|| self.registration.poll_event()));
+    }
+
+    fn handle_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Request { id, request, .. } => {
+                let answer = answer(&request);
+                // Who has asked may be gone.
+                let _ = self.transactions.respond(now, id, &answer);
+            }
+            Event::Response { id, response } => self.handle_response(now, id, &response),
+            Event::Failed { id, .. } => {
+                if let Some((_, flow, _)) = self.asking.take_if(|(asked, ..)| *asked == id) {
+                    self.missed(now, flow);
+                    self.registration.handle_failure(now);
+                } else if let Some(own) = self.own.iter_mut().find(|own| own.has_asked(id)) {
+                    own.miss(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_response(&mut self, now: Instant, id: TransactionId, response: &Response) {
+        if response.status.is_provisional() {
+            return;
+        }
+        if let Some((_, flow, _)) = self.asking.take_if(|(asked, ..)| *asked == id) {
+            if let Some(own) = self.own.iter_mut().find(|own| own.flow() == flow) {
+                own.answered();
+            }
+            self.registration.handle_response(now, response);
+        } else if let Some(own) = self.own.iter_mut().find(|own| own.has_asked(id)) {
+            own.handle_answer(now, response);
+        }
+    }
+
+    fn missed(&mut self, now: Instant, flow: Flow) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.flow() == flow) {
+            own.miss(now);
+        }
+    }
+
+    /// Asks the directory, from each address, as what it sees that.
+    fn look(&mut self, now: Instant) {
+        for place in 0..self.own.len() {
+            let own = &mut self.own[place];
+            if own.poll_ping(now) {
+                let flow = own.flow();
+                let bytes = bytes::Bytes::from_static(b"\r\n\r\n");
+                self.transmits.push_back(Transmit { flow, bytes });
+            }
+            if !own.is_due(now) {
+                continue;
+            }
+            let (flow, via) = (own.flow(), self.via(place));
+            let request = self.options(&via);
+            let sent = self.transactions.send(now, flow, request);
+            self.own[place].asked(now, sent.ok());
+        }
+    }
+
+    /// Tells the directory of other addresses at once, and of other shares when they differ much.
+    fn tell(&mut self, now: Instant) {
+        let is_early = self.begins.is_none_or(|begins| now < begins)
+            && self.own.iter().any(|own| own.is_unknown());
+        if (self.told.is_none() && is_early) || (self.own.is_empty() && self.told.is_none()) {
+            return;
+        }
+        let wanted = self.care_of();
+        let is_same = wanted.len() == self.wanted.len()
+            && wanted
+                .iter()
+                .zip(&self.wanted)
+                .all(|(new, old)| new.uri == old.uri);
+        let differs = |(new, old): (&CareOf, &CareOf)| {
+            new.q.thousandths().abs_diff(old.q.thousandths()) >= MUCH
+        };
+        let is_much = wanted.iter().zip(&self.wanted).any(differs);
+        self.tells_at = None;
+        if let Some(told) = self.told
+            && is_same
+        {
+            let next = told + SHARES_EVERY;
+            if is_much && now < next {
+                self.tells_at = Some(next);
+            }
+            if !is_much || now < next {
+                return;
+            }
+        }
+        self.told = Some(now);
+        self.wanted.clone_from(&wanted);
+        self.registration.set_contacts(now, wanted);
+    }
+
+    /// The addresses to tell, with their shares, by their links.
+    fn care_of(&self) -> Vec<CareOf> {
+        let any_heard = self.own.iter().any(Own::is_heard);
+        let told: Vec<_> = self
+            .own
+            .iter()
+            .filter(|own| !any_heard || !own.is_lost())
+            .collect();
+        let rates: Vec<_> = told.iter().map(|own| own.rate()).collect();
+        let shares = preferences(&rates);
+        let user = self.config.name.escaped_user();
+        let contacts = told.iter().zip(shares).filter_map(|(own, q)| {
+            let (address, port) = own.contact();
+            let mut uri = SipUri::new(user, Host::Ip(address), Some(port)).ok()?;
+            if self.config.transport.is_reliable() {
+                let name = self.config.transport.to_string().to_ascii_lowercase();
+                uri.set_param("transport", Some(&name));
+            }
+            Some(CareOf { uri, q })
+        });
+        let mut contacts: Vec<CareOf> = contacts.collect();
+        // Behind one NAT two links may look alike.
+        let mut seen: Vec<SipUri> = Vec::new();
+        contacts.retain(|contact| {
+            let is_new = !seen.contains(&contact.uri);
+            seen.push(contact.uri.clone());
+            is_new
+        });
+        contacts.truncate(MAX_CONTACTS);
+        contacts
+    }
+
+    /// Sends the REGISTER that is due, from the address that has answered best.
+    fn ask(&mut self, now: Instant) {
+        if self.asking.is_some() {
+            return;
+        }
+        let places = 0..self.own.len();
+        let Some(place) = places.min_by_key(|place| self.own[*place].rank()) else {
+            return;
+        };
+        let via = self.via(place);
+        let cnonce = self.words.next_word();
+        let Some(request) = self.registration.poll_request(now, &via, &cnonce) else {
+            return;
+        };
+        let flow = self.own[place].flow();
+        match self.transactions.send(now, flow, request) {
+            Ok(id) => self.asking = Some((id, flow, now + PATIENCE)),
+            Err(_) => self.registration.handle_failure(now),
+        }
+    }
+
+    fn via(&mut self, place: usize) -> Via {
+        let (address, port) = self.own[place].local();
+        let mut via = Via::new(self.config.transport.clone(), Host::Ip(address), Some(port));
+        via.params.set("branch", &self.words.next_branch());
+        via.params.set_flag("rport");
+        via
+    }
+
+    fn options(&mut self, via: &Via) -> Request {
+        let method = Method::Options;
+        let mut request = Request::new(method.clone(), self.domain.clone().into());
+        let headers = &mut request.headers;
+        headers.push(HeaderName::Via, via);
+        // It is for the directory itself.
+        headers.push(HeaderName::MaxForwards, 1);
+        headers.push(
+            HeaderName::From,
+            format!("<{}>;tag={}", self.config.name, self.words.next_word()),
+        );
+        headers.push(HeaderName::To, format!("<{}>", self.domain));
+        headers.push(HeaderName::CallId, self.words.next_word());
+        headers.push(HeaderName::CSeq, format!("1 {method}"));
+        request
+    }
+}
+
+/// The answer to what comes to this host: OPTIONS as a sign of life. Sessions by name are not
+/// opened yet.
+fn answer(request: &Request) -> Response {
+    match request.refusal(&[Method::Options], &[]) {
+        Some(refusal) => refusal.answer(request, TAG),
+        None => Response::new(request, StatusCode::OK, Some(TAG)),
+    }
+}
+
+const TAG: &str = "host";
+/// Requests of others that are in progress.
+const MAX_REQUESTS: usize = 64;
+/// Addresses that are told: as many as registrars take.
+const MAX_CONTACTS: usize = 16;
+/// For what the directory sees of the addresses, before it is told for the first time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// For an answer, where another address could be tried.
+const PATIENCE: Duration = Duration::from_secs(6);
+/// Shares are told that differ by a twentieth, each half minute at most.
+const MUCH: u16 = 50;
+const SHARES_EVERY: Duration = Duration::from_secs(30);

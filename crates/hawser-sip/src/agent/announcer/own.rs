@@ -1,0 +1,171 @@
+//! One address of this host.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hawser_types::{Host, Instant, Rate};
+
+use crate::message::Response;
+use crate::transaction::{Flow, TransactionId};
+
+/// One address of this host, from which the directory can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// What goes over it leaves from this address. Another one where anything else here changes.
+    pub flow: Flow,
+    /// The address.
+    pub address: IpAddr,
+    /// The port at which requests are taken there.
+    pub port: u16,
+    /// What its link carries, as far as that is known.
+    pub rate: Rate,
+}
+
+/// What is known of it.
+#[derive(Debug)]
+pub(super) struct Own {
+    address: OwnAddress,
+    /// As what the directory sees it.
+    seen: Option<(IpAddr, u16)>,
+    look: Look,
+    /// Failures in a row.
+    misses: u32,
+    /// When the next sign of life keeps a NAT's mapping, or finds out that a stream is dead.
+    ping_at: Option<Instant>,
+    is_stream: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    Due(Instant),
+    Asking(TransactionId),
+}
+
+impl Own {
+    pub(super) fn new(now: Instant, address: OwnAddress, is_stream: bool) -> Self {
+        Self {
+            address,
+            seen: None,
+            look: Look::Due(now),
+            misses: 0,
+            ping_at: is_stream.then_some(now + PING_EVERY),
+            is_stream,
+        }
+    }
+
+    /// The same with another rate.
+    pub(super) fn with(&self, address: OwnAddress) -> Self {
+        Self { address, ..*self }
+    }
+
+    pub(super) fn flow(&self) -> Flow {
+        self.address.flow
+    }
+
+    pub(super) fn rate(&self) -> Rate {
+        self.address.rate
+    }
+
+    /// The address and port that this host knows.
+    pub(super) fn local(&self) -> (IpAddr, u16) {
+        (self.address.address, self.address.port)
+    }
+
+    /// Those that others reach.
+    pub(super) fn contact(&self) -> (IpAddr, u16) {
+        self.seen.unwrap_or_else(|| self.local())
+    }
+
+    /// Whether the directory has answered from there.
+    pub(super) fn is_heard(&self) -> bool {
+        self.misses == 0 && (self.seen.is_some() || self.is_stream)
+    }
+
+    /// Whether it has not answered from there, nor refused to.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.misses == 0 && self.seen.is_none() && !self.is_stream
+    }
+
+    /// Whether it does not answer from there any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.misses > 0 && !self.is_stream
+    }
+
+    /// The smallest is asked from first.
+    pub(super) fn rank(&self) -> (u32, bool, std::cmp::Reverse<Rate>) {
+        (
+            self.misses,
+            !self.is_heard(),
+            std::cmp::Reverse(self.address.rate),
+        )
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        !self.is_stream && matches!(self.look, Look::Due(at) if at <= now)
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        let look = match self.look {
+            Look::Due(at) if !self.is_stream => Some(at),
+            _ => None,
+        };
+        look.into_iter().chain(self.ping_at).min()
+    }
+
+    pub(super) fn asked(&mut self, now: Instant, id: Option<TransactionId>) {
+        match id {
+            Some(id) => self.look = Look::Asking(id),
+            None => self.miss(now),
+        }
+    }
+
+    pub(super) fn has_asked(&self, id: TransactionId) -> bool {
+        matches!(self.look, Look::Asking(asked) if asked == id)
+    }
+
+    /// The directory answers from there.
+    pub(super) fn answered(&mut self) {
+        self.misses = 0;
+    }
+
+    pub(super) fn miss(&mut self, now: Instant) {
+        self.misses = self.misses.saturating_add(1);
+        let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.misses.min(10) - 1);
+        self.look = Look::Due(now + pause.min(LONGEST_PAUSE));
+    }
+
+    /// Whatever it answers: what it has seen stands in Via.
+    pub(super) fn handle_answer(&mut self, now: Instant, response: &Response) {
+        self.misses = 0;
+        let vias = response.headers.vias().unwrap_or_default();
+        let seen = vias.first().map(crate::fields::Via::answer_address);
+        self.seen = match seen {
+            Some((Host::Ip(address), port)) if port != 0 => Some((address.to_canonical(), port)),
+            _ => Some(self.local()),
+        };
+        let is_translated = self.seen != Some(self.local());
+        self.ping_at = is_translated.then_some(now + PING_EVERY);
+        let next = match is_translated {
+            // The translator may choose another port when it likes.
+            true => LOOK_AGAIN_TRANSLATED,
+            false => LOOK_AGAIN,
+        };
+        self.look = Look::Due(now + next);
+    }
+
+    /// Whether a sign of life is to be sent now.
+    pub(super) fn poll_ping(&mut self, now: Instant) -> bool {
+        let is_due = self.ping_at.is_some_and(|at| at <= now);
+        if is_due {
+            self.ping_at = Some(now + PING_EVERY);
+        }
+        is_due
+    }
+}
+
+/// UDP mappings of NAT last for half a minute at least (RFC 5626 §4.4).
+const PING_EVERY: Duration = Duration::from_secs(25);
+const LOOK_AGAIN: Duration = Duration::from_secs(300);
+const LOOK_AGAIN_TRANSLATED: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
