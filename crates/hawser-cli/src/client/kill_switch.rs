@@ -2,12 +2,12 @@
 //!
 //! They are the kernel's, so this works whether a daemon runs or not.
 
-use hawser_net::kill_switch;
+use hawser_config::{CaptureScope, UpConfig};
+use hawser_net::kill_switch::{self, Openings};
 use hawser_net::unix_time::UnixTime;
 use rustix::process::geteuid;
 
 use crate::args::{Command, KillSwitchAction, KillSwitchArgs};
-use crate::commands::up::openings;
 use crate::setup::{Setup, show};
 
 /// Says whether it is on, turns it on, or removes it.
@@ -25,6 +25,18 @@ pub(crate) async fn run(setup: &Setup, args: KillSwitchArgs) -> anyhow::Result<(
             Some(_) => show("the kill switch is off: all programs use the links again\n"),
             None => show("the kill switch was off already\n"),
         },
+    }
+}
+
+/// What the configuration leaves open past a kill switch.
+pub(crate) fn openings(config: &UpConfig) -> Openings {
+    let lan = |scope: &CaptureScope| match scope {
+        CaptureScope::Lan(name) => Some(name.clone()),
+        CaptureScope::System | CaptureScope::Group(_) => None,
+    };
+    Openings {
+        networks: config.kill_switch_allow.clone(),
+        inside: config.capture.iter().filter_map(lan).collect(),
     }
 }
 

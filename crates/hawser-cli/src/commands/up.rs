@@ -13,10 +13,11 @@ use hawser_front::name_stub::KnownNames;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::Client;
-use hawser_net::kill_switch::{KillSwitch, Openings};
+use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 
 use crate::args::UpArgs;
+use crate::client::kill_switch::openings;
 use crate::daemon::Daemon;
 use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::captured::Capturing;
@@ -146,18 +147,6 @@ async fn kill_switch(
     let kill_switch = turned_on.context("--kill-switch")?;
     tracing::warn!("the kill switch is on: `hawser kill-switch off` removes it");
     Ok(Some(kill_switch))
-}
-
-/// What the configuration leaves open past a kill switch.
-pub(crate) fn openings(config: &UpConfig) -> Openings {
-    let lan = |scope: &CaptureScope| match scope {
-        CaptureScope::Lan(name) => Some(name.clone()),
-        CaptureScope::System | CaptureScope::Group(_) => None,
-    };
-    Openings {
-        networks: config.kill_switch_allow.clone(),
-        inside: config.capture.iter().filter_map(lan).collect(),
-    }
 }
 
 /// Whose traffic is captured, by what takes it.
