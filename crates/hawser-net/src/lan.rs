@@ -23,7 +23,7 @@ use tokio::task::spawn_blocking;
 use crate::bind::bind_to_interface;
 use crate::forwarding::{Family, of_interface, setting_of, tell_of_firewalls};
 use crate::guard::{Guard, GuardError};
-use crate::links::Link;
+use crate::links::{Link, LinkKind};
 use crate::nft::{self, NftError};
 use crate::tun::is_own;
 use modes::{CHOOSING, Chain, TAKEN};
@@ -120,6 +120,10 @@ pub fn check(interfaces: &[String], links: &[Link], wanted: &[String]) -> Result
             _ if has_default_route => "is a link: a default route leads by it",
             _ if wanted.contains(name) => "is one of the links that are to be used",
             // Names are written into rules, where some characters have a meaning.
+            _ if link.kind == LinkKind::Bridge && do_rules_see_bridges() => {
+                "is a bridge whose frames rules see already, so no TCP can be taken there: it takes \
+                 net.bridge.bridge-nf-call-iptables=0 and net.bridge.bridge-nf-call-ip6tables=0"
+            }
             _ if !has_plain_name(name) => "has a name that rules can't have",
             _ => continue,
         };
@@ -404,6 +408,16 @@ fn set_of(names: &[impl AsRef<str>]) -> String {
 
 fn table_of(device: &str) -> String {
     format!("hawser_lan_{device}")
+}
+
+/// Returns whether frames of bridges pass the rules of this network (`br_netfilter`). What TPROXY
+/// chooses there is lost on the way up.
+fn do_rules_see_bridges() -> bool {
+    let is_on = |family: &str| {
+        let setting = format!("/proc/sys/net/bridge/bridge-nf-call-{family}");
+        std::fs::read_to_string(setting).is_ok_and(|value| value.trim() == "1")
+    };
+    is_on("iptables") || is_on("ip6tables")
 }
 
 /// Returns whether an interface's name means nothing else in rules.

@@ -8,7 +8,7 @@ mod stage;
 use std::process::Command;
 
 use hawser_skip::name_server::serve_names_if_asked;
-use hawser_skip::namespace::{in_namespace, in_namespace_of_root};
+use hawser_skip::namespace::{in_namespace, in_namespace_of_root, ip};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::connections::serve_there;
@@ -242,6 +242,13 @@ fn what_a_router_lacks_is_told() {
             .expect(1, "--capture lan:eth8: no interface is called eth8");
         up(&["--capture", "lan:dsl"]).expect(1, "dsl is a link: a default route leads by it");
         up(&["--capture", "lan:lan", "--link", "lan"]).expect(1, "one of the links that are");
+        ip("link add bridged type bridge");
+        let on_bridge = up(&["--capture", "lan:bridged"]);
+        match std::fs::read_to_string("/proc/sys/net/bridge/bridge-nf-call-iptables") {
+            Ok(value) if value == "1\n" => on_bridge.expect(1, "bridged is a bridge whose frames"),
+            // Next in line.
+            _ => on_bridge.expect(2, "--capture lan: needs a gateway"),
+        }
         up(&["--capture", "lan:"]).expect(2, "expected `system`, `cgroup:/PATH` or");
         up(&["--capture", "system", "--capture", "cgroup:/x"]).expect(2, "one of them");
         let mut without = router
