@@ -1,18 +1,19 @@
 //! A server that anybody may send anything to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::Instant;
+use hawser_types::{Host, Instant};
 
 use crate::digest::{Algorithm, Answerer, Challenge, Secret, Verifier};
+use crate::directory::{Directory, DirectoryConfig, Output};
 use crate::fields::{Transport, Via};
 use crate::message::{
     Datagram, HeaderName, Limits, Message, Method, Request, Response, StatusCode, read_datagram,
 };
 use crate::proxy::{Decision, Forward, Proxy};
-use crate::registrar::{LocationLimits, Registrar, Users};
+use crate::registrar::{KeptBinding, LocationLimits, Moment, Registrar, Users};
 use crate::subscription::{Notifier, NotifierLimits};
 use crate::transaction::{Config, Event, Flow, TransactionId, Transactions};
 use crate::uri::SipUri;
@@ -34,6 +35,7 @@ pub fn fuzz_server(script: &[u8]) {
         server.pass(Duration::from_secs(60));
         server.check();
     }
+    assert!(server.directory.location().is_empty());
     assert_eq!(server.transactions.counts(), (0, 0));
     assert!(server.registrar.location().is_empty());
     assert!(server.notifier.is_empty());
@@ -45,6 +47,8 @@ struct Server {
     registrar: Registrar,
     notifier: Notifier,
     proxy: Proxy,
+    /// All of that together, with somebody who is registered.
+    directory: Directory,
     branches: u32,
 }
 
@@ -88,13 +92,16 @@ impl Server {
             transactions: Transactions::new(config),
             registrar: Registrar::new(vec![domain()], verifier, limits, "r"),
             notifier: Notifier::new(watchers),
-            proxy: Proxy::new(own, vec![domain()], &[2; 32]),
+            proxy: Proxy::new(own.clone(), vec![domain()], &[2; 32]),
+            directory: directory(vec![domain()], own),
             branches: 0,
         }
     }
 
     fn handle(&mut self, datagram: &[u8], knows_password: bool) {
         let bytes = Bytes::copy_from_slice(datagram);
+        let source = SocketAddr::from(([192, 0, 2, 1], 5060));
+        self.directory.handle_datagram(self.now, 0, source, &bytes);
         let message = match read_datagram(&bytes, &Limits::default()) {
             Ok(Datagram::Message { message, .. }) => message,
             Ok(Datagram::KeepAlive) => return,
@@ -186,6 +193,13 @@ impl Server {
     fn pass(&mut self, span: Duration) {
         self.now += span;
         self.transactions.handle_timeout(self.now);
+        if self
+            .directory
+            .poll_timeout()
+            .is_some_and(|at| at <= self.now)
+        {
+            self.directory.handle_timeout(self.now);
+        }
         let location = self.registrar.location_mut();
         location.handle_timeout(self.now);
         while let Some(address) = location.poll_change() {
@@ -217,6 +231,17 @@ impl Server {
             max_headers: 10_000,
             max_body: 1 << 20,
         };
+        while self.directory.poll_change().is_some() {}
+        while let Some(output) = self.directory.poll_output() {
+            let Output::Datagram { bytes, .. } = output else {
+                continue;
+            };
+            let read = read_datagram(&bytes, &limits);
+            assert!(
+                matches!(read, Ok(Datagram::Message { .. })),
+                "{bytes:?} is no message"
+            );
+        }
         while let Some(transmit) = self.transactions.poll_transmit() {
             let read = read_datagram(&transmit.bytes, &limits);
             let Ok(Datagram::Message { message, .. }) = read else {
@@ -227,6 +252,37 @@ impl Server {
             }
         }
     }
+}
+
+/// A directory in which `a` is registered at two addresses.
+fn directory(domains: Vec<Host>, own: SipUri) -> Directory {
+    let sockets = vec![SocketAddr::from(([198, 51, 100, 1], 5060))];
+    let mut config = DirectoryConfig::new(domains, own, sockets);
+    config.max_forwarded = 8;
+    config.max_requests = 16;
+    let mut directory = Directory::new(config, Box::new(Everybody), &[3; 32], &[4; 32]);
+    let moment = Moment {
+        now: Instant::from_nanos(1_000_000_000),
+        unix_ms: 0,
+    };
+    let bindings = ["<sip:a@192.0.2.7>", "<sip:a@192.0.2.8;transport=tcp>"].map(|contact| {
+        let kept = KeptBinding {
+            contact: contact.to_owned(),
+            q: 500,
+            expires_unix_ms: 3_600_000,
+            updated_unix_ms: 0,
+            call_id: "1".to_owned(),
+            cseq: 1,
+            path: String::new(),
+            outbound: None,
+        };
+        let binding = kept.to_binding(moment, Duration::from_secs(3600));
+        binding.expect("it can be read")
+    });
+    let location = directory.location_mut();
+    let restored = location.restore(moment.now, "sip:a@example.org", bindings.to_vec());
+    restored.expect("there is room");
+    directory
 }
 
 const FLOW: Flow = Flow {
