@@ -280,11 +280,13 @@ impl TransportTrial {
     /// speak for it: on a long path, to one that has come late, since TCP takes many round trips to
     /// grow there, and each loss holds up everything for as long; on a link that serves in turns,
     /// since TCP takes long to find out that the link serves again. If links are so slow that
-    /// either is little beside the time that they need, TCP stays. Measurements decide later.
+    /// either is little beside the time that they need, TCP stays. What a trial has found counts
+    /// more.
     fn follow_the_links(&mut self, look: &Look, demand: Demand) {
         let is_fresh = self.measured == [None; 2];
         let is_likely = is_fresh && look.longest_path >= LONG_PATH || look.in_turns;
-        let leads = is_likely && demand.grain(1) <= LONG_PATH;
+        let is_measured = self.chosen == Transport::Tcp && self.reason == TransportReason::Faster;
+        let leads = is_likely && !is_measured && demand.grain(1) <= LONG_PATH;
         if leads && !self.was_led && look.sound[index(Transport::Association)] {
             self.was_led = true;
             if self.trial.take().is_none() && self.chosen == Transport::Tcp {

@@ -121,6 +121,11 @@ fn what_a_network_hinders_is_compared_at_once() {
         world.used
     );
 
+    // What the links are like says less than what was measured.
+    world.look.in_turns = true;
+    world.run(3000);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
+
     // What may only be the start of the association is no reason to leave it.
     let mut world = policed();
     world.rates[0] = 140_000;
