@@ -191,8 +191,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Returns the next message of [`Self::send_over`] that was lost, or did not leave since its
-    /// path fell silent. Those that were sent in parts are not returned.
+    /// Returns the next message of [`Self::send_over`] that counts as lost.
     pub(crate) fn take_lost(&mut self) -> Option<LostMessage> {
         self.placed.pop_lost()
     }
@@ -207,9 +206,10 @@ impl Outbound {
 
     /// Gives up a placed chunk. The owner gets it back, unless that was so before.
     fn lose_placed(&mut self, chunk: u64, left_at: Option<Instant>) {
-        let is_known = self.window.get(chunk).is_some_and(|record| record.copied);
+        let record = self.window.get(chunk);
+        let is_returned = record.is_some_and(|record| record.is_returned);
         let payload = self.window.end_placed(chunk, Status::Abandoned);
-        if let Some(payload) = payload.filter(|_| !is_known) {
+        if let Some(payload) = payload.filter(|_| !is_returned) {
             self.placed.on_lost(LostMessage { payload, left_at });
         }
     }

@@ -161,7 +161,7 @@ impl Receiver {
     pub fn set_paths(&mut self, now: Instant, paths: &[PathDelay]) {
         self.paths.set(paths);
         for delay in paths {
-            self.resolve(now, delay.path);
+            self.resolve_by_path(now, delay.path);
         }
         self.resolve_by_all(now);
     }
@@ -279,23 +279,31 @@ impl Receiver {
 
     fn stop_waiting(&mut self, flow: TunnelFlow, lane: &Lane) {
         if let Some((deadline, proof)) = lane.waiting {
-            self.deadlines.remove(&(deadline, flow));
-            match proof {
-                Proof::All(place) => self.by_all.remove(&(place, flow)),
-                Proof::Path(path, place) => self.by_path.remove(&(path, place, flow)),
-                Proof::None => true,
-            };
+            self.forget_waiting(flow, deadline, proof);
         }
+    }
+
+    fn forget_waiting(&mut self, flow: TunnelFlow, deadline: Instant, proof: Proof) {
+        self.deadlines.remove(&(deadline, flow));
+        match proof {
+            Proof::All(place) => self.by_all.remove(&(place, flow)),
+            Proof::Path(path, place) => self.by_path.remove(&(path, place, flow)),
+            Proof::None => true,
+        };
     }
 
     /// Misses what is proven to be lost now that a path has delivered more.
     fn resolve(&mut self, now: Instant, path: PathId) {
+        self.resolve_by_path(now, path);
+        self.resolve_by_all(now);
+    }
+
+    fn resolve_by_path(&mut self, now: Instant, path: PathId) {
         let highest = self.paths.highest(path).unwrap_or(0);
         let of_path = (path, 0, TunnelFlow::default())..(path, highest, TunnelFlow::default());
         while let Some((_, _, flow)) = self.by_path.range(of_path.clone()).next().copied() {
             self.miss(now, flow);
         }
-        self.resolve_by_all(now);
     }
 
     fn resolve_by_all(&mut self, now: Instant) {
@@ -309,7 +317,7 @@ impl Receiver {
         }
     }
 
-    /// Ends the longest waits while more waits than is allowed.
+    /// Ends the waits that would end first while more waits than is allowed.
     fn squeeze(&mut self) {
         while self.held_bytes > self.config.max_bytes || self.held_packets > self.config.max_packets
         {
@@ -322,24 +330,24 @@ impl Receiver {
     }
 
     /// What is missing in front of a flow's packets has to be sent once more. Where that was waited
-    /// for, it is given up.
+    /// for, or nothing waits, it is given up.
     fn miss(&mut self, now: Instant, flow: TunnelFlow) {
         let repair = self.paths.repair_limit(self.config.max_repair);
         let lane = self.lanes.get_mut(flow.index()).and_then(Option::as_mut);
-        let Some(lane) = lane.filter(|lane| lane.repair_deadline().is_none()) else {
-            return self.give_up(flow);
-        };
-        let Some((deadline, _)) = lane.waiting.filter(|_| !repair.is_zero()) else {
+        let is_first = |lane: &&mut Box<Lane>| lane.repair_deadline().is_none();
+        let lane = lane.filter(|lane| !repair.is_zero() && is_first(lane) && lane.keeps_any());
+        let Some((lane, (deadline, proof))) = lane.and_then(|lane| {
+            let waiting = lane.waiting?;
+            Some((lane, waiting))
+        }) else {
             return self.give_up(flow);
         };
         // That it is lost may have been known before its turn came.
-        lane.await_repair(deadline.min(now) + repair);
-        let Some(mut lane) = self.lanes[flow.index()].take() else {
-            return;
-        };
-        self.stop_waiting(flow, &lane);
-        self.wait(flow, &mut lane);
-        self.lanes[flow.index()] = Some(lane);
+        let until = deadline.min(now) + repair;
+        lane.await_repair(until);
+        lane.waiting = Some((until, Proof::None));
+        self.forget_waiting(flow, deadline, proof);
+        self.deadlines.insert((until, flow));
     }
 
     /// Goes past what is missing in front of a flow's packets.
@@ -364,7 +372,7 @@ impl Default for ReceiverConfig {
             max_bytes: ByteCount::from_mib(16),
             max_packets: 8192,
             max_hold: Duration::from_millis(500),
-            max_repair: Duration::from_millis(400),
+            max_repair: Duration::from_secs(1),
         }
     }
 }

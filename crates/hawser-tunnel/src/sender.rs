@@ -66,7 +66,8 @@ pub struct SenderConfig {
     pub policy: PacketPolicy,
     /// Maximum number of packets that wait.
     pub max_packets: usize,
-    /// Maximum memory of packets that wait, with what keeping them costs.
+    /// Maximum memory of packets that wait, with what keeping them costs. A quarter is for those
+    /// that were lost on their way.
     pub max_bytes: ByteCount,
     /// Time in the queue that is tolerated at least; a tenth of the interval is in any case.
     pub target: Duration,
@@ -128,15 +129,21 @@ impl Sender {
             target: config.target,
             interval: config.interval,
         };
+        let for_repairs = ByteCount::new(config.max_bytes.as_u64() / REPAIRS);
         Self {
             policy: config.policy.scheduler(),
-            queue: FairQueue::new(codel, config.max_packets, config.max_bytes, config.seed),
+            queue: FairQueue::new(
+                codel,
+                config.max_packets,
+                config.max_bytes - for_repairs,
+                config.seed,
+            ),
             staged: VecDeque::new(),
             staged_call: None,
             wake_at: None,
             burst: Burst::default(),
             copy: None,
-            repairs: Repairs::default(),
+            repairs: Repairs::new(for_repairs),
             budget: CopyBudget::default(),
             stats: SenderStats::default(),
         }
@@ -173,7 +180,7 @@ impl Sender {
 
     /// Takes back a packet that was lost on its way, with its header. It leaves once more, before
     /// all others, and keeps its place in its flow. One that was sent twice is given up, and one
-    /// that left half a second ago.
+    /// that left longer ago than half a second and the longest round trip.
     pub fn repair(&mut self, left_at: Instant, header: TunnelHeader, packet: Bytes) {
         self.repairs.push(left_at, header, packet);
     }
@@ -232,7 +239,7 @@ impl Sender {
 
     /// Memory of the packets that wait, with what keeping them costs.
     pub fn waiting(&self) -> ByteCount {
-        self.queue.bytes()
+        self.queue.bytes() + self.repairs.bytes()
     }
 
     /// Tells whether nothing waits.
@@ -435,5 +442,7 @@ impl fmt::Display for Placed {
     }
 }
 
+/// Part of the memory that lost packets have.
+const REPAIRS: u64 = 4;
 /// Bulk that is passed at the same time.
 const MAX_STAGED: usize = 4;

@@ -48,10 +48,11 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let registration = Wanted::read(&config)?;
     let daemon = Daemon::start(&setup.state, Role::Client)?;
     let scopes = Scopes::of(&config.capture)?;
+    // A kill switch opens what is inside, so that has to be right.
+    let lans = Lans::find(scopes.lans.clone(), &config.links).await?;
     // Before anything is sent.
     let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
-    let lans = Lans::find(scopes.lans.clone(), &config.links).await?;
     let (_monitor, links) = LinkMonitor::start_without(scopes.lans)
         .await
         .context("can't follow the links")?;

@@ -109,8 +109,14 @@ impl Outbound {
         let candidates = candidates(paths.views(now, |path| path.is_ready(now)));
         let others = candidates.iter().filter(|it| it.path != silent);
         let path = quickest(others.filter(|it| it.ready))?;
+        let answers = !paths.path(path)?.is_suspect(now);
         let flight = &mut paths.path_mut(silent)?.flight;
         while let Some(packet) = flight.uncopied() {
+            let is_placed = |chunk: &u64| self.window.get(*chunk).is_some_and(|it| it.is_placed);
+            if !answers && packet.chunks.iter().any(is_placed) {
+                // It can be placed again only once, which must not go into the silence.
+                return None;
+            }
             let left_at = Some(packet.at);
             for chunk in &packet.chunks {
                 if let Some(payload) = self.window.give_back(*chunk) {

@@ -38,9 +38,6 @@ impl Outbound {
     /// Handles a removed path: its chunks in flight are sent again over others.
     pub(crate) fn on_path_gone(&mut self, _now: Instant, paths: &mut Paths, gone: PathId) {
         self.train = None;
-        if let Some(path) = paths.path_mut(gone) {
-            path.flight.take_all();
-        }
         self.job = self.job.take().filter(|job| job.path != gone);
         self.copies = self.copies.take().filter(|(path, _)| *path != gone);
         for chunk in self.window.chunks() {
@@ -50,15 +47,24 @@ impl Outbound {
             record
                 .failed
                 .retain(|transmission| transmission.path != gone);
-            record
-                .in_flight
-                .retain(|transmission| transmission.path != gone);
+            let mut left_at = None;
+            record.in_flight.retain(|transmission| {
+                let is_here = transmission.path == gone;
+                if is_here {
+                    let path = paths.path(gone);
+                    left_at = path.and_then(|path| path.flight.sent_at(transmission.packet));
+                }
+                !is_here
+            });
             if record.in_flight.is_empty() && record.status == Status::Wait {
                 match record.is_placed {
-                    true => self.lose_placed(chunk, None),
+                    true => self.lose_placed(chunk, left_at),
                     false => self.window.set_status(chunk, Status::Fail),
                 }
             }
+        }
+        if let Some(path) = paths.path_mut(gone) {
+            path.flight.take_all();
         }
         self.drop_placed(gone);
     }

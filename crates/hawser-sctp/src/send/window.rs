@@ -58,10 +58,12 @@ pub(super) struct Record {
     pub(super) window_probe: bool,
     /// It was duplicated from the beginning.
     pub(super) is_duplicated: bool,
-    /// A copy of it was sent over another path, or given back to the owner who placed it.
+    /// A copy of it was sent over another path.
     pub(super) copied: bool,
     /// The owner has chosen its path, and it is sent once.
     pub(super) is_placed: bool,
+    /// Its owner has it back, although it is in flight.
+    pub(super) is_returned: bool,
 }
 
 /// Status of a chunk. Source: SCTP aggregation §3.3, table 2; the last one for abandoned messages
@@ -180,6 +182,7 @@ impl Window {
             is_duplicated: false,
             copied: false,
             is_placed: false,
+            is_returned: false,
         });
         chunk
     }
@@ -198,9 +201,9 @@ impl Window {
     pub(super) fn give_back(&mut self, chunk: u64) -> Option<Bytes> {
         let record = self.get_mut(chunk).filter(|record| {
             let is_open = record.is_placed && record.status == Status::Wait;
-            is_open && !record.copied && record.data.first && record.data.last
+            is_open && !record.is_returned && record.data.first && record.data.last
         })?;
-        record.copied = true;
+        record.is_returned = true;
         Some(record.data.payload.clone())
     }
 

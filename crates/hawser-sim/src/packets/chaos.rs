@@ -252,6 +252,11 @@ impl Story {
         let is_lost = link.dark || self.rng.random_bool(link.loss);
         if is_lost || self.rng.random_bool(MISTAKEN) {
             let noticed = at + link.delay + late;
+            // What is not lost may be sent again before it arrives.
+            let noticed = match is_lost {
+                true => noticed,
+                false => self.now + noticed.since(self.now).mul_f64(self.rng.random()),
+            };
             let loss = Happening::Loss {
                 header: placed.header,
                 packet: placed.packet.clone(),

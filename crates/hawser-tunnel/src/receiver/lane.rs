@@ -200,6 +200,11 @@ impl Lane {
         Some((proof, front.arrived))
     }
 
+    /// Whether any packet is kept until its turn.
+    pub(super) fn keeps_any(&self) -> bool {
+        self.held.iter().any(|held| held.packet.is_some())
+    }
+
     /// The next packet is lost, and is waited for until it was sent once more.
     pub(super) fn await_repair(&mut self, until: Instant) {
         self.repair = Some((self.next, until));

@@ -32,7 +32,7 @@ pub(super) struct Lane {
     /// Bytes that a flow of little may send, see [`Lane::judge`].
     credit: u64,
     credit_at: Instant,
-    /// When the last packet came that was not real-time.
+    /// When the last packet came that was too large for that, or too much.
     bulk_at: Option<Instant>,
 }
 
@@ -94,19 +94,16 @@ impl Lane {
         let has_credit = self.credit >= length as u64;
         self.credit = self.credit.saturating_sub(length as u64);
         self.used_at = now;
-        let is_behind_bulk = self.bulk_at.is_some_and(|at| now.since(at) < OVERTAKES);
-        let is_real_time = match class {
-            Class::RealTime => true,
+        let is_light = match class {
+            Class::RealTime => return true,
             Class::Bulk => false,
-            Class::Auto => {
-                let is_called_so = length <= SMALL || dscp >= REAL_TIME_DSCP;
-                is_called_so && has_credit && !is_behind_bulk
-            }
+            Class::Auto => has_credit && (length <= SMALL || dscp >= REAL_TIME_DSCP),
         };
-        if !is_real_time {
+        if !is_light {
             self.bulk_at = Some(now);
         }
-        is_real_time
+        let is_behind_bulk = self.bulk_at.is_some_and(|at| now.since(at) < OVERTAKES);
+        is_light && !is_behind_bulk
     }
 
     /// Whether its first packet is real-time; `None` where there is none.

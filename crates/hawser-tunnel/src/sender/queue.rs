@@ -259,7 +259,7 @@ impl FairQueue {
 }
 
 /// Memory that a packet takes.
-fn charge(packet: &Bytes) -> ByteCount {
+pub(super) fn charge(packet: &Bytes) -> ByteCount {
     ByteCount::from(packet.len() + OVERHEAD)
 }
 

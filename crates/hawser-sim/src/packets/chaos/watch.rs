@@ -55,15 +55,19 @@ impl Watch {
 
     /// Whether the rule allowed others to go before this packet: one with a higher number had
     /// waited for the shortest time that a receiver waits, or a later place had come on every
-    /// usable path, or on the only path that counted; and then for the shortest time in which a
-    /// lost packet could come once more.
+    /// usable path, or on the only path that counted; and then, where it is one that waits, for the
+    /// shortest time in which a lost packet could come once more.
     pub(super) fn may_be_late(&self, late: &Arrived) -> bool {
         let number_of = |it: &Arrived| it.header.number.expand(0);
         let mut flow = self.flows[&late.header.flow.value()].iter();
         flow.any(|other| {
             let is_before = number_of(other) > number_of(late) && other.at <= late.at;
             let waited = late.at.since(other.at);
-            let has_waited = waited >= MIN_HOLD + MIN_REPAIR;
+            let repair = match other.header.unheld {
+                true => Duration::ZERO,
+                false => MIN_REPAIR,
+            };
+            let has_waited = waited >= MIN_HOLD + repair;
             let is_early = other.header.early || other.header.copied;
             let since = self.reached.partition_point(|(at, _)| *at < other.at);
             let mut reached = self.reached[since..].iter();
@@ -72,7 +76,7 @@ impl Watch {
             let by_path =
                 distance <= other.header.run.packets() && self.ever[&other.link] > other.place;
             let is_lost = has_waited || !is_early && (by_all || by_path);
-            is_before && is_lost && waited >= MIN_REPAIR
+            is_before && is_lost && waited >= repair
         })
     }
 }
