@@ -44,7 +44,7 @@ pub struct DirectorySettings {
     pub users: UserFile,
     /// Where bindings are kept.
     pub table: BindingTable,
-    /// Secret, random, and the same after a restart.
+    /// Secret, random, and the same after a restart, so that calls outlive it.
     pub seed: [u8; 32],
     /// What passwords are proved by, in the order in which they are offered.
     pub digests: Vec<Algorithm>,

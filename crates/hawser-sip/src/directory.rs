@@ -30,7 +30,7 @@ use crate::proxy::{Decision, Forward, Proxy};
 use crate::registrar::{Admission, Location, Registrar, Users};
 use crate::transaction::{Config, Event, Flow, TransactionId, Transactions, Transmit};
 use crate::words::Words;
-use answers::{overloaded, own};
+use answers::{overloaded, own, to_cancel};
 pub use config::DirectoryConfig;
 use config::TAG;
 use flows::Flows;
@@ -59,8 +59,9 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory without bindings. `seed` is secret and random; one that is kept lets proofs of
-    /// passwords outlive a restart. `fresh` is so, too, and was used for nothing before.
+    /// A directory without bindings. `seed` is secret and random; one that is kept lets calls
+    /// outlive a restart. `fresh` is so, too, and was used for nothing before: nonces are dated by
+    /// a clock that starts with the process, so their key may not be kept.
     #[must_use]
     pub fn new(
         config: DirectoryConfig,
@@ -70,7 +71,7 @@ impl Directory {
     ) -> Self {
         let realm = config.domains.first().map(Host::to_string);
         let realm = realm.unwrap_or_default();
-        let verifier = Verifier::new(&realm, seed, NONCE_LIFETIME, &config.algorithms);
+        let verifier = Verifier::new(&realm, fresh, NONCE_LIFETIME, &config.algorithms);
         let domains = config.domains.clone();
         let mut transactions = Config::new(TAG);
         transactions.max_servers = config.max_requests;
@@ -79,7 +80,7 @@ impl Directory {
             admission: Admission::new(config.admission.clone()),
             transactions: Transactions::new(transactions),
             registrar: Registrar::new(domains, verifier, config.locations.clone(), TAG),
-            proxy: Proxy::new(config.own.clone(), config.domains.clone(), fresh),
+            proxy: Proxy::new(config.own.clone(), config.domains.clone(), seed),
             forwarding: Forwarding::new(config.max_forwarded),
             flows: Flows::new(config.max_streams),
             words: Words::new(fresh),
@@ -254,7 +255,7 @@ impl Directory {
             Message::Request(request) => request,
             response @ Message::Response(_) => {
                 // What it belongs to knows its own flow.
-                self.transactions.handle_message(now, ANY_FLOW, response);
+                self.transactions.handle_message(now, NO_FLOW, response);
                 return self.react(now, None);
             }
         };
@@ -280,6 +281,7 @@ impl Directory {
             Err(None) => return,
         };
         let flow = match from {
+            _ if request.method == Method::Ack => Some(NO_FLOW),
             Source::Stream(flow, _) => Some(flow),
             Source::Datagrams(datagrams) => self.flows.datagrams(now, datagrams),
         };
@@ -299,6 +301,9 @@ impl Directory {
         request: &Request,
     ) -> Result<Admitted, Option<Response>> {
         match request.method {
+            Method::Cancel if !self.transactions.has_cancelled(request) => {
+                Err(Some(to_cancel(request, false)))
+            }
             Method::Ack | Method::Cancel => Ok(Admitted::Follows),
             Method::Register => {
                 let outcome = self.registrar.admit(now, source, request, &*self.users);
@@ -383,11 +388,7 @@ impl Directory {
         request: &Request,
         cancels: Option<TransactionId>,
     ) {
-        let status = match cancels {
-            Some(_) => StatusCode::OK,
-            None => StatusCode::NO_TRANSACTION,
-        };
-        self.respond(now, id, &Response::new(request, status, Some(TAG)));
+        self.respond(now, id, &to_cancel(request, cancels.is_some()));
         if let Some(cancelled) = cancels {
             self.forwarding.handle_cancel(now, cancelled);
         }
@@ -466,8 +467,8 @@ impl std::fmt::Debug for Directory {
 
 /// A proof that was overheard is of use, from the same address, for this long.
 const NONCE_LIFETIME: std::time::Duration = std::time::Duration::from_secs(300);
-/// For answers: what they belong to is told by their branch.
-const ANY_FLOW: Flow = Flow {
+/// For what is not answered, responses and ACK: what they belong to is told by their branch.
+const NO_FLOW: Flow = Flow {
     number: 0,
     is_reliable: false,
 };

@@ -7,6 +7,7 @@ mod tests;
 
 use hawser_types::{Host, Instant};
 use ring::hmac;
+use subtle::ConstantTimeEq as _;
 
 use crate::fields::{MaxForwards, NameAddr, Via};
 use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
@@ -49,7 +50,8 @@ pub struct Forward {
 
 impl Proxy {
     /// A proxy at `own`, which has neither user nor parameters. `key` is secret and random: by it
-    /// the proxy knows requests that have come round in a circle.
+    /// the proxy knows requests that have come round in a circle, and ways that it has recorded.
+    /// One that is kept lets calls outlive a restart.
     #[must_use]
     pub fn new(own: SipUri, domains: Vec<Host>, key: &[u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
@@ -127,23 +129,22 @@ impl Proxy {
     ) -> Result<Decision, Refusal> {
         let mark = self.check(request)?;
         let mut request = request.clone();
-        let was_routed = self.take_own_route(&mut request)?;
+        let was_recorded = self.take_own_route(&mut request)?;
         let hops = request.headers.max_forwards().ok().flatten();
         let hops = hops.map_or(DEFAULT_HOPS, |hops| hops.0 - 1);
         request
             .headers
             .set(HeaderName::MaxForwards, MaxForwards(hops));
+        // Elsewhere only along a way that this proxy has recorded: it is no relay.
+        let is_known = was_recorded && request.headers.to().is_ok_and(|to| to.tag().is_some());
         let is_served = self.served(&request.uri).is_some();
+        let is_inside = is_served && !request.headers.contains(&HeaderName::Route);
+        if !is_known && !is_inside {
+            let reason = "the domain is not served here";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
+        }
         if !is_served {
-            // Only along a way that this proxy has recorded: it is no relay.
-            let is_known = was_routed && request.headers.to().is_ok_and(|to| to.tag().is_some());
-            return match is_known {
-                true => Ok(Decision::Forward(vec![Forward::onward(request, mark)])),
-                false => Err(Refusal::new(
-                    StatusCode::FORBIDDEN,
-                    "the domain is not served here",
-                )),
-            };
+            return Ok(Decision::Forward(vec![Forward::onward(request, mark)]));
         }
         self.targets(now, &request, &mark, location)
     }
@@ -179,7 +180,8 @@ impl Proxy {
         }
     }
 
-    /// Takes this proxy off the way of the request (RFC 3261 §16.4). Returns whether it was there.
+    /// Takes this proxy off the way of the request (RFC 3261 §16.4). Returns whether it has
+    /// recorded that way for this call.
     fn take_own_route(&self, request: &mut Request) -> Result<bool, Refusal> {
         let bad = |fault: crate::message::HeaderFault| {
             Refusal::new(StatusCode::BAD_REQUEST, fault.to_string())
@@ -189,18 +191,19 @@ impl Proxy {
         if self.is_own(&request.uri)
             && let Some(last) = routes.pop()
         {
-            request.uri = last.uri;
-            routes.insert(0, NameAddr::new(self.own.clone().into()));
+            let own = std::mem::replace(&mut request.uri, last.uri);
+            routes.insert(0, NameAddr::new(own));
         }
-        let was_routed = routes.first().is_some_and(|route| self.is_own(&route.uri));
-        if was_routed {
-            routes.remove(0);
+        let mut was_recorded = false;
+        if routes.first().is_some_and(|route| self.is_own(&route.uri)) {
+            let own = routes.remove(0);
+            was_recorded = self.has_recorded(&own.uri, request);
         }
         request.headers.remove(&HeaderName::Route);
         for route in routes {
             request.headers.push(HeaderName::Route, route);
         }
-        Ok(was_routed)
+        Ok(was_recorded)
     }
 
     fn is_own(&self, uri: &Uri) -> bool {
@@ -220,19 +223,34 @@ impl Proxy {
     /// What a request that has come round has in common with itself: everything that its way
     /// depends on (RFC 3261 §16.6 step 8, RFC 5393 §4.2.2). No other proxy can make it.
     fn mark(&self, request: &Request) -> String {
-        let mut context = hmac::Context::with_key(&self.key);
-        let mut add = |text: &str| {
-            context.update(&(text.len() as u64).to_be_bytes());
-            context.update(text.as_bytes());
-        };
-        add(&request.uri.to_string());
-        for name in [
+        let uri = request.uri.to_string();
+        let names = [
             HeaderName::CallId,
             HeaderName::From,
             HeaderName::CSeq,
             HeaderName::Route,
-        ] {
-            request.headers.raw(&name).for_each(&mut add);
+        ];
+        let fields = names.iter().flat_map(|name| request.headers.raw(name));
+        self.seal(&uri, fields)
+    }
+
+    /// Shows that this proxy has recorded a way for the call of a request. `route` is no URI, so
+    /// that it is never a mark.
+    fn route_seal(&self, request: &Request) -> String {
+        self.seal("route", request.headers.raw(&HeaderName::CallId))
+    }
+
+    fn has_recorded(&self, route: &Uri, request: &Request) -> bool {
+        let seal = route.as_sip().and_then(|uri| uri.param(ROUTE_SEAL));
+        let expected = self.route_seal(request);
+        seal.is_some_and(|seal| seal.as_bytes().ct_eq(expected.as_bytes()).into())
+    }
+
+    fn seal<'a>(&self, first: &'a str, others: impl Iterator<Item = &'a str>) -> String {
+        let mut context = hmac::Context::with_key(&self.key);
+        for text in std::iter::once(first).chain(others) {
+            context.update(&(text.len() as u64).to_be_bytes());
+            context.update(text.as_bytes());
         }
         let tag = context.sign();
         tag.as_ref()[..8]
@@ -273,5 +291,7 @@ pub fn best(responses: &[Response]) -> Option<&Response> {
     })
 }
 
+/// The parameter of this proxy in Record-Route, without which a Route is a stranger's.
+const ROUTE_SEAL: &str = "d";
 /// For a request that has none (RFC 3261 §16.6 step 3).
 const DEFAULT_HOPS: u8 = 70;

@@ -15,6 +15,7 @@ use crate::digest::{Algorithm, AuthFault, Credentials, Secret, Verifier};
 use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
 use crate::transaction::Flow;
 use crate::uri::SipUri;
+pub(crate) use admission::sender;
 pub use admission::{Admission, AdmissionLimits};
 pub use kept::{KeptBinding, Moment};
 pub use location::{Binding, Location, LocationLimits};

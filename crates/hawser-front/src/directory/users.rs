@@ -177,6 +177,10 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, Zeroizing<String>>,
         if SipUri::new(Some(name), example, None).is_err() {
             return Err(wrong("the name is no user of a SIP address"));
         }
+        // Addresses of record have it without escapes: nobody would be found by this name.
+        if name.contains('%') {
+            return Err(wrong("the name has an escape (%)"));
+        }
         if password.is_empty() {
             return Err(wrong("the password is empty"));
         }
@@ -265,6 +269,10 @@ mod tests {
             ),
             (":secret", "line 1"),
             ("a b:secret", "line 1"),
+            (
+                "a%62:secret",
+                "line 1: expected NAME:PASSWORD, the name has an escape (%)",
+            ),
             (
                 "a:secret\na:x",
                 "line 2: expected NAME:PASSWORD, the name stands there twice",

@@ -131,10 +131,12 @@ impl Announcer {
 
     /// Takes notice that nothing can be sent over a flow now.
     pub fn handle_flow_failure(&mut self, now: Instant, flow: Flow) {
-        self.transactions.handle_flow_failure(flow);
-        if let Some(own) = self.own.iter_mut().find(|own| own.flow() == flow) {
-            own.miss(now);
+        // Whatever was asked over it, the flow has failed once.
+        self.missed(now, flow);
+        if self.asking.take_if(|(_, on, _)| *on == flow).is_some() {
+            self.registration.handle_failure(now);
         }
+        self.transactions.handle_flow_failure(flow);
         self.react(now);
     }
 

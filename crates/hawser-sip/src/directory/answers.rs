@@ -21,3 +21,12 @@ pub(super) fn overloaded(request: &Request) -> Response {
     answer.headers.push(HeaderName::RetryAfter, "5");
     answer
 }
+
+/// The answer to a CANCEL.
+pub(super) fn to_cancel(request: &Request, is_known: bool) -> Response {
+    let status = match is_known {
+        true => StatusCode::OK,
+        false => StatusCode::NO_TRANSACTION,
+    };
+    Response::new(request, status, Some(TAG))
+}

@@ -9,6 +9,7 @@ use hawser_types::Instant;
 use crate::fields::Transport;
 use crate::framer::Framer;
 use crate::message::Limits;
+use crate::registrar::sender;
 use crate::transaction::Flow;
 
 /// The far end of datagrams: the socket that hears them, and an address.
@@ -92,7 +93,7 @@ impl Flows {
         let own = self
             .streams
             .values()
-            .filter(|it| it.remote.ip() == remote.ip())
+            .filter(|it| sender(it.remote.ip()) == sender(remote.ip()))
             .count();
         if self.streams.len() >= self.max_streams || own >= self.max_streams.div_ceil(MOST_PART) {
             return None;
@@ -147,6 +148,11 @@ impl Flows {
             is_reliable: true,
         };
         Some((stream.ends, flow))
+    }
+
+    #[cfg(test)]
+    pub(super) fn datagram_count(&self) -> usize {
+        self.datagrams.len()
     }
 
     pub(super) fn stream_count(&self) -> usize {

@@ -10,6 +10,7 @@ use hawser_types::Instant;
 use super::config::TAG;
 use crate::message::{Method, Request, Response, StatusCode};
 use crate::proxy::{Forward, best};
+use crate::registrar::sender;
 use crate::transaction::{Flow, TransactionId};
 
 /// Requests that are forwarded and not over.
@@ -38,7 +39,7 @@ pub(super) enum Step {
 
 #[derive(Debug)]
 struct Call {
-    source: IpAddr,
+    sender: IpAddr,
     request: Request,
     waiting: VecDeque<Forward>,
     branches: Vec<Branch>,
@@ -91,10 +92,11 @@ impl Forwarding {
         request: Request,
         targets: Vec<Forward>,
     ) {
+        let sender = sender(source);
         let own = self
             .calls
             .values()
-            .filter(|call| call.source == source)
+            .filter(|call| call.sender == sender)
             .count();
         if self.calls.len() >= self.max_calls || own >= self.max_calls.div_ceil(MOST_PART) {
             let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -103,7 +105,7 @@ impl Forwarding {
             return;
         }
         let call = Call {
-            source,
+            sender,
             request,
             waiting: targets.into(),
             branches: Vec::new(),

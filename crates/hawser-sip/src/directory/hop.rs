@@ -79,14 +79,18 @@ fn target(uri: &Uri) -> Option<(Transport, SocketAddr)> {
     (port != 0).then(|| (transport, SocketAddr::new(address, port)))
 }
 
-/// Whether contacts at an address are reached from here.
+/// Whether contacts at an address are reached from here: not the directory's own machine.
 fn may_reach(config: &DirectoryConfig, address: IpAddr) -> bool {
     let address = address.to_canonical();
     let is_group = match address {
         IpAddr::V4(four) => four.is_broadcast() || four.is_multicast(),
         IpAddr::V6(six) => six.is_multicast(),
     };
-    let is_own = address.is_loopback() || address.is_unspecified();
+    let mut sockets = config.sockets.iter();
+    let is_own = address.is_loopback()
+        || address.is_unspecified()
+        || sockets.any(|socket| socket.ip().to_canonical() == address)
+        || config.own.host.to_canonical() == Host::Ip(address);
     !is_group && (!is_own || config.reaches_loopback)
 }
 

@@ -114,6 +114,7 @@ impl Stage {
     fn holds_nothing(&self) -> bool {
         self.directory.transactions.counts() == (0, 0)
             && self.directory.forwarding.len() == 0
+            && self.directory.flows.datagram_count() == 0
             && self.directory.location().is_empty()
     }
 }
@@ -184,7 +185,58 @@ fn a_user_registers_and_who_does_not_know_the_password_leaves_nothing() {
     assert_eq!(stage.send("192.0.2.1:5060", request), first);
     assert_eq!(stage.directory.poll_change().as_deref(), Some(ALICE));
     stage.pass(Duration::from_secs(3700));
-    assert!(stage.holds_nothing());
+    assert_eq!(stage.directory.transactions.counts(), (0, 0));
+    assert!(stage.directory.location().is_empty());
+}
+
+#[test]
+fn a_cancel_and_an_ack_of_nothing_are_no_more_than_answered() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let before = stage.directory.transactions.counts();
+    let flows = stage.directory.flows.datagram_count();
+    let cancel = stage.request(Method::Cancel, "sip:eve@example.net", ALICE);
+    let refused = answer(&stage.send(CALLER, cancel));
+    assert_eq!(refused.status, StatusCode::NO_TRANSACTION);
+    // Both a stranger's: the way is forged.
+    for method in [Method::Ack, Method::Bye] {
+        let target = "sip:x@10.0.0.5:25;transport=tcp";
+        let mut forged = stage.request(method.clone(), "sip:eve@example.net", target);
+        let headers = &mut forged.headers;
+        headers.set(HeaderName::To, "<sip:alice@example.org>;tag=far");
+        headers.push(HeaderName::Route, "<sip:198.51.100.1;lr>");
+        let outputs = stage.send(CALLER, forged);
+        match method {
+            Method::Ack => assert_eq!(outputs, []),
+            _ => assert_eq!(answer(&outputs).status, StatusCode::FORBIDDEN),
+        }
+    }
+    assert_eq!(stage.directory.transactions.counts(), before);
+    assert_eq!(stage.directory.flows.datagram_count(), flows);
+    assert_eq!(stage.directory.stream_count(), 0);
+}
+
+#[test]
+fn a_proof_does_not_outlive_a_restart_and_a_call_does() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let proven = stage.proven("192.0.2.1:5060", &["<sip:alice@192.0.2.1>"]);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let (_, forwarded) = sent(&stage.send(CALLER, invite.clone()));
+    let route = forwarded.headers.raw(&HeaderName::RecordRoute).next();
+    let mut bye = stage.request(Method::Bye, "sip:bob@example.net", "sip:alice@192.0.2.1");
+    let headers = &mut bye.headers;
+    headers.set(HeaderName::To, "<sip:alice@example.org>;tag=far");
+    let call_id = invite.headers.raw(&HeaderName::CallId).next().unwrap();
+    headers.set(HeaderName::CallId, call_id);
+    headers.push(HeaderName::Route, route.unwrap());
+    let config = stage.directory.config.clone();
+    // The seed is kept, and the clock may be where it was.
+    stage.directory = Directory::new(config, Box::new(Everybody), &[1; 32], &[9; 32]);
+    let again = answer(&stage.send("192.0.2.1:5060", proven));
+    assert_eq!(again.status, StatusCode::UNAUTHORIZED);
+    let (to, onward) = sent(&stage.send(CALLER, bye));
+    assert_eq!((to, onward.method), (at("192.0.2.1:5060"), Method::Bye));
 }
 
 #[test]
@@ -197,12 +249,15 @@ fn strangers_who_ask_too_often_are_not_answered_and_leave_nothing() {
             Method::Options,
             Method::Subscribe,
             Method::Bye,
+            Method::Ack,
+            Method::Cancel,
         ];
-        let method = method[number % 4].clone();
+        let method = method[number % 6].clone();
         let request = stage.request(method, "sip:eve@example.net", "sip:nobody@example.org");
         answered += stage.send(CALLER, request).len();
     }
-    assert_eq!(answered, 40);
+    // 40 are let in, of which six are ACK.
+    assert_eq!(answered, 34);
     assert_eq!(stage.directory.counts().over_limit, 160);
     assert!(stage.holds_nothing());
     assert_eq!(stage.directory.flows.stream_count(), 0);
@@ -243,6 +298,8 @@ fn an_ack_and_a_bye_follow_the_way_of_the_call() {
     let mut stage = Stage::new();
     stage.register(&["<sip:alice@192.0.2.1>"]);
     let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let call_id = invite.headers.raw(&HeaderName::CallId).next();
+    let call_id = call_id.unwrap().to_owned();
     let (_, forwarded) = sent(&stage.send(CALLER, invite));
     let mut accepted = respond(&forwarded, StatusCode::OK);
     let route = forwarded
@@ -259,6 +316,7 @@ fn an_ack_and_a_bye_follow_the_way_of_the_call() {
         let mut next = stage.request(method.clone(), "sip:bob@example.net", "sip:alice@192.0.2.1");
         next.headers
             .set(HeaderName::To, "<sip:alice@example.org>;tag=far");
+        next.headers.set(HeaderName::CallId, &call_id);
         next.headers.push(HeaderName::Route, &route);
         let (to, onward) = sent(&stage.send(CALLER, next.clone()));
         assert_eq!((to, onward.method), (at("192.0.2.1:5060"), method.clone()));
@@ -340,8 +398,16 @@ fn contacts_that_lead_to_the_directory_itself_or_to_many_are_not_reached() {
         "sip:a@0.0.0.0",
         "sip:a@224.0.0.1",
         "sip:a@host.example",
+        "sip:a@198.51.100.1",
+        "sip:a@198.51.100.1:25;transport=tcp",
+        "sip:a@[::ffff:198.51.100.1]",
+        "sip:a@198.51.100.2",
     ] {
-        let mut stage = Stage::new();
+        let mut stage = Stage::with(|config| {
+            config.sockets.push(at("198.51.100.2:5060"));
+            config.own.host = "198.51.100.1".parse().unwrap();
+            config.sockets[0] = at("0.0.0.0:5060");
+        });
         stage.register(&[contact]);
         let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
         let answer = answer(&stage.send(CALLER, invite));
@@ -408,4 +474,26 @@ fn streams_are_bounded_and_those_that_say_nothing_or_nonsense_are_closed() {
     assert_eq!(stage.directory.stream_count(), 1);
     stage.pass(Duration::from_secs(600));
     assert_eq!(stage.directory.stream_count(), 0);
+}
+
+#[test]
+fn addresses_of_one_network_have_one_share_of_streams_and_calls() {
+    let mut stage = Stage::with(|config| {
+        config.max_streams = 16;
+        config.max_forwarded = 16;
+    });
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let source = |number: usize| format!("[2001:db8::{number}]:40000");
+    let now = stage.now;
+    let open = |number: &usize| {
+        let from = at(&source(*number));
+        let flow = stage.directory.handle_connection(now, Transport::Tcp, from);
+        flow.is_some()
+    };
+    assert_eq!((1..=5).filter(open).count(), 2, "an eighth of all");
+    for number in 1..=5 {
+        let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+        stage.send(&source(number), invite);
+    }
+    assert_eq!(stage.directory.forwarding.len(), 2, "an eighth of all");
 }

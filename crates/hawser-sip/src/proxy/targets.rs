@@ -2,7 +2,7 @@
 
 use hawser_types::Instant;
 
-use super::{Decision, Forward, Proxy};
+use super::{Decision, Forward, Proxy, ROUTE_SEAL};
 use crate::fields::NameAddr;
 use crate::message::{HeaderName, Method, Refusal, Request, StatusCode};
 use crate::registrar::{Binding, Location};
@@ -51,6 +51,7 @@ impl Proxy {
         if makes_dialog {
             let mut own = self.own.clone();
             own.set_param("lr", None);
+            own.set_param(ROUTE_SEAL, Some(&self.route_seal(&request)));
             let own = NameAddr::new(Uri::from(own));
             request.headers.push_front(HeaderName::RecordRoute, own);
         }

@@ -94,7 +94,10 @@ fn a_request_goes_to_each_contact_the_preferred_one_first() {
     let headers = &forwards[0].request.headers;
     assert_eq!(headers.max_forwards().unwrap(), Some(MaxForwards(69)));
     let recorded = headers.routes(HeaderName::RecordRoute).unwrap();
-    assert_eq!(recorded[0].uri.to_string(), "sip:proxy.example:5060;lr");
+    let seal = proxy().route_seal(&asked);
+    assert_eq!(seal.len(), 16);
+    let expected = format!("sip:proxy.example:5060;lr;d={seal}");
+    assert_eq!(recorded[0].uri.to_string(), expected);
 }
 
 #[test]
@@ -102,10 +105,9 @@ fn a_request_within_a_dialog_follows_its_way_and_no_other_leaves_the_domain() {
     let (proxy, location) = (proxy(), location(&[]));
     let mut bye = request(Method::Bye, "sip:bob@192.0.2.2");
     assert_eq!(status(proxy.handle_request(NOW, &bye, &location)), 403);
-    bye.headers.push(
-        HeaderName::Route,
-        "<sip:proxy.example:5060;lr>, <sip:p2.example;lr>",
-    );
+    let own = format!("sip:proxy.example:5060;lr;d={}", proxy.route_seal(&bye));
+    bye.headers
+        .push(HeaderName::Route, format!("<{own}>, <sip:p2.example;lr>"));
     assert_eq!(status(proxy.handle_request(NOW, &bye, &location)), 403);
     bye.headers
         .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
@@ -113,12 +115,48 @@ fn a_request_within_a_dialog_follows_its_way_and_no_other_leaves_the_domain() {
     assert_eq!(onward[0].next_hop.to_string(), "sip:p2.example;lr");
     assert_eq!(onward[0].request.uri.to_string(), "sip:bob@192.0.2.2");
     // As before RFC 3261: this proxy is the request's URI, and its target the last route.
-    let mut old = request(Method::Bye, "sip:proxy.example:5060");
+    let mut old = request(Method::Bye, &own);
     old.headers
         .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
     old.headers.push(HeaderName::Route, "<sip:bob@192.0.2.2>");
     let onward = forwards(proxy.handle_request(NOW, &old, &location));
     assert_eq!(onward[0].next_hop.to_string(), "sip:bob@192.0.2.2");
+}
+
+#[test]
+fn a_way_that_was_not_recorded_for_this_call_leads_nowhere() {
+    let (proxy, location) = (proxy(), location(&[]));
+    let mut bye = request(Method::Bye, "sip:x@10.0.0.5:25;transport=tcp");
+    bye.headers
+        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
+    let mut other = bye.clone();
+    other.headers.set(HeaderName::CallId, "2@a");
+    for seal in [
+        String::new(),
+        ";d".to_owned(),
+        ";d=0123456789abcdef".to_owned(),
+        format!(";d={}", proxy.route_seal(&other)),
+    ] {
+        let route = format!("<sip:proxy.example:5060;lr{seal}>");
+        bye.headers.set(HeaderName::Route, route);
+        let decision = proxy.handle_request(NOW, &bye, &location);
+        assert_eq!(status(decision), 403, "{seal}");
+    }
+    // Nor does one to a user of the domain by way of somebody else.
+    let registered = self::location(&[("sip:bob@192.0.2.2", 1000, "")]);
+    let mut invite = request(Method::Invite, BOB);
+    for own in ["", "<sip:proxy.example:5060;lr>, "] {
+        let route = format!("{own}<sip:10.0.0.5:25;transport=tcp;lr>");
+        invite.headers.set(HeaderName::Route, route);
+        let decision = proxy.handle_request(NOW, &invite, &registered);
+        assert_eq!(status(decision), 403);
+    }
+    // The way that a router from before RFC 3261 would take.
+    let mut old = request(Method::Bye, "sip:proxy.example:5060;lr");
+    old.headers
+        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
+    old.headers.push(HeaderName::Route, "<sip:x@10.0.0.5:25>");
+    assert_eq!(status(proxy.handle_request(NOW, &old, &location)), 403);
 }
 
 #[test]

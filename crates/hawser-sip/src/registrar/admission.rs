@@ -74,7 +74,8 @@ impl Admission {
     }
 }
 
-fn sender(source: IpAddr) -> IpAddr {
+/// Whom a source is counted as: an IPv4 address, or a /64 of IPv6.
+pub(crate) fn sender(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(address) => {
             let prefix = address.to_bits() >> 64 << 64;

@@ -185,6 +185,18 @@ impl Transactions {
         (self.clients.len(), self.servers.len())
     }
 
+    /// Whether the INVITE that a CANCEL gives up is known.
+    #[must_use]
+    pub fn has_cancelled(&self, cancel: &Request) -> bool {
+        let essentials = cancel.essentials();
+        essentials.is_ok_and(|essentials| self.cancelled(cancel, &essentials).is_some())
+    }
+
+    fn cancelled(&self, cancel: &Request, essentials: &Essentials) -> Option<TransactionId> {
+        let key = Key::of_cancelled(cancel, essentials);
+        self.server_keys.get(&key).copied()
+    }
+
     fn handle_request(
         &mut self,
         now: Instant,
@@ -208,10 +220,7 @@ impl Transactions {
             return;
         }
         let cancels = match request.method {
-            Method::Cancel => {
-                let cancelled = Key::of_cancelled(&request, essentials);
-                self.server_keys.get(&cancelled).copied()
-            }
+            Method::Cancel => self.cancelled(&request, essentials),
             _ => None,
         };
         let id = self.new_id();

@@ -106,7 +106,7 @@ pub(crate) struct Counts {
     connections_refused: u64,
 }
 
-/// What nonces are sealed by: proofs hold over a restart.
+/// What the ways of calls are sealed by: calls outlive a restart.
 fn seed(state: &StateDir) -> anyhow::Result<[u8; 32]> {
     let secret = state.secret(SEED)?;
     let bytes = URL_SAFE_NO_PAD.decode(secret.as_bytes()).ok();

@@ -281,3 +281,18 @@ fn shares_are_told_when_they_differ_much_and_not_too_often() {
     stage.pass(Duration::from_secs(31));
     assert_eq!(share(&stage), 500);
 }
+
+#[test]
+fn a_flow_that_fails_is_one_failure_whatever_was_asked_over_it() {
+    let mut stage = Stage::new(&[], "p");
+    stage.is_away = true;
+    let link = link(1, "192.0.2.1", 1);
+    stage.set_links(std::slice::from_ref(&link));
+    // The address is asked about, and the REGISTER is on its way.
+    stage.pass(Duration::from_secs(2));
+    assert!(stage.host.asking.is_some());
+    stage.host.handle_flow_failure(stage.now, flow(&link));
+    assert_eq!(stage.host.own[0].rank().0, 1);
+    stage.exchange();
+    assert_eq!(stage.events.len(), 1, "{:?}", stage.events);
+}
