@@ -330,12 +330,12 @@ impl Receiver {
     }
 
     /// What is missing in front of a flow's packets has to be sent once more. Where that was waited
-    /// for, or nothing waits, it is given up.
+    /// for, it is given up.
     fn miss(&mut self, now: Instant, flow: TunnelFlow) {
         let repair = self.paths.repair_limit(self.config.max_repair);
         let lane = self.lanes.get_mut(flow.index()).and_then(Option::as_mut);
         let is_first = |lane: &&mut Box<Lane>| lane.repair_deadline().is_none();
-        let lane = lane.filter(|lane| !repair.is_zero() && is_first(lane) && lane.keeps_any());
+        let lane = lane.filter(|lane| !repair.is_zero() && is_first(lane));
         let Some((lane, (deadline, proof))) = lane.and_then(|lane| {
             let waiting = lane.waiting?;
             Some((lane, waiting))
