@@ -20,7 +20,7 @@ use crate::measure::{Bench, Programs, StepError, alike, available_controls, quic
 use crate::meter::{Congestion, QuicControl};
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
-use crate::text_table::aligned;
+use crate::text_table::{aligned, cells};
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
@@ -407,10 +407,6 @@ impl Findings for PacketsReport {
     fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
     }
-}
-
-fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).into()
 }
 
 /// Bytes on the link of a packet with [`PAYLOAD`]: with inner and outer headers of IPv4 and UDP,

@@ -29,6 +29,11 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// A row of [`aligned`].
+pub(crate) fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).into()
+}
+
 /// Returns the name of a row: what `by` did beside bulk of this direction, or beside none.
 pub(crate) fn beside_bulk(by: &str, bulk: Option<Direction>) -> String {
     format!("{by}, bulk {}", bulk.map_or("none", Direction::name))

@@ -4,7 +4,7 @@ use super::report::RoamingReport;
 use crate::experiment::{Findings, Head};
 use crate::scenario::Phase;
 use crate::statistics::Spread;
-use crate::text_table::aligned;
+use crate::text_table::{aligned, cells};
 use crate::verdict::Verdict;
 
 impl Findings for RoamingReport {
@@ -99,8 +99,4 @@ fn paper(phase: &Phase) -> &'static str {
         2 => "70",
         _ => "300",
     }
-}
-
-fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).into()
 }

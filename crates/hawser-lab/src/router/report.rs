@@ -7,7 +7,7 @@ use crate::crowd::jain;
 use crate::experiment::{Findings, Head};
 use crate::measure::StepError;
 use crate::statistics::Spread;
-use crate::text_table::aligned;
+use crate::text_table::{aligned, cells};
 use crate::verdict::{Asked, Verdict};
 
 #[derive(Debug, Serialize)]
@@ -191,10 +191,6 @@ impl Findings for RouterReport {
     fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
     }
-}
-
-fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).into()
 }
 
 const EVEN: Asked = Asked::AtLeast(0.95);
