@@ -14,7 +14,7 @@ use crate::uri::Uri;
 /// Challenges clients and verifies what they answer, without any memory of them.
 ///
 /// Within the lifetime of a nonce the same proof is accepted again, for the same method and URI
-/// and from the same sender; a registrar refuses such a copy by its CSeq.
+/// and from the same sender.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     realm: String,
