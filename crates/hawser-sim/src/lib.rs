@@ -20,6 +20,7 @@ pub mod objects;
 pub mod packets;
 pub mod plain;
 mod queue;
+pub mod quic_keys;
 pub mod replay;
 pub mod table;
 pub mod tcp;

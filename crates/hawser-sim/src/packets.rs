@@ -1,20 +1,22 @@
 //! Packet mode over modelled links: the production code of the tunnel, over an association.
 
 pub mod chaos;
+mod connection;
 mod inner;
 mod plan;
+mod quic_flow;
 pub mod report;
 mod roam;
 mod tcp_flow;
 mod tunnel;
 mod udp;
 
-use hawser_scenario::{Direction, Link, Scenario};
+use hawser_scenario::{Congestion, Direction, Link, Scenario};
 use hawser_types::Rate;
 
-pub use plan::Run;
+pub use plan::{Protocol, Run};
 
-use report::{CallReport, RoamReport, TcpReport, UdpReport};
+use report::{CallReport, ConnectionReport, RoamReport, UdpReport};
 use tunnel::Tunnel;
 
 impl Run {
@@ -43,15 +45,38 @@ impl Run {
         Some(roam::run(&mut tunnel, self, scenario, announced, rate))
     }
 
-    /// One TCP connection. `None`: as above.
-    pub fn tcp(
+    /// One connection of this protocol. `None`: as above.
+    pub fn connection(
         &self,
         links: &[Link],
-        congestion: hawser_scenario::Congestion,
-    ) -> Option<TcpReport> {
+        protocol: Protocol,
+        congestion: Congestion,
+    ) -> Option<ConnectionReport> {
         let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
-        let most = allowed(links, self.direction, tcp_flow::PACKET);
-        Some(tcp_flow::run(&mut tunnel, self, congestion, most))
+        let (now, from) = (tunnel.now(), self.from());
+        let (outcome, payload) = match protocol {
+            Protocol::Tcp => {
+                let ends = tcp_flow::ends(now, from, congestion);
+                let outcome = connection::run(&mut tunnel, self, ends);
+                (outcome, tcp_flow::PAYLOAD)
+            }
+            Protocol::Quic => {
+                let ends = quic_flow::ends(now, from, congestion).ok()?;
+                let outcome = connection::run(&mut tunnel, self, ends);
+                (outcome, quic_flow::PAYLOAD)
+            }
+        };
+        let packets = allowed(links, self.direction, connection::PACKET).bits_per_second();
+        Some(ConnectionReport {
+            policy: self.policy.name(),
+            protocol: protocol.name(),
+            congestion: congestion.name(),
+            allowed: packets / 1000 * payload / connection::PACKET as u64,
+            goodput: outcome.goodput.bits_per_second() / 1000,
+            retransmissions: outcome.retransmissions,
+            dropped: tunnel.stats(from).sent.dropped,
+            late: tunnel.stats(1 - from).received.late,
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hawser_scenario::{Congestion, Direction, Link, Scenario};
 use hawser_sched::packet::PacketPolicy;
-use hawser_sim::packets::{Run, chaos};
+use hawser_sim::packets::{Protocol, Run, chaos};
 use hawser_types::Rate;
 
 #[test]
@@ -31,12 +31,34 @@ fn a_call_beside_bulk_stays_near_the_quickest_links_delay() {
 #[test]
 fn what_a_link_loses_costs_a_connection_inside_nothing() {
     let report = run()
-        .tcp(&links("three-unlike"), Congestion::Cubic)
+        .connection(&links("three-unlike"), Protocol::Tcp, Congestion::Cubic)
         .unwrap();
     // One packet in 4,000 is lost, with which CUBIC can't have half of it (RFC 9438 §5.2).
     assert!(report.goodput * 100 >= report.allowed * 85, "{report:?}");
     // The tunnel's queue drops packets on purpose.
     assert!(report.retransmissions <= report.dropped, "{report:?}");
+}
+
+#[test]
+fn a_connection_inside_is_as_fast_as_over_its_best_link_however_unlike_they_are() {
+    for (name, congestion) in [
+        ("het-rtt", Congestion::Bbr),
+        ("het-bw", Congestion::Cubic),
+        ("het-bw", Congestion::Bbr),
+    ] {
+        for protocol in [Protocol::Tcp, Protocol::Quic] {
+            let links = links(name);
+            let run = Run {
+                warm_up: Duration::ZERO,
+                ..run()
+            };
+            let report = |links: &[Link]| run.connection(links, protocol, congestion).unwrap();
+            let alone = links.iter().map(|link| report(std::slice::from_ref(link)));
+            let best = alone.map(|it| it.goodput).max().unwrap();
+            let all = report(&links);
+            assert!(all.goodput * 100 >= best * 90, "{best} alone, {all:?}");
+        }
+    }
 }
 
 #[test]

@@ -273,6 +273,7 @@ impl Sender {
                 home: lane.home(now),
             },
             waited: now.since(waiting.since),
+            backlog: self.queue.backlog(flow, waiting.packet.len()),
         };
         let views = paths.views_for(size, waiting.real_time);
         match self.policy.select(now, &unit, views) {
@@ -307,13 +308,17 @@ impl Sender {
 
     /// Takes out the packet that is to leave next: a real-time one, if it is its flow's turn,
     /// passes bulk that has to wait.
-    fn take_next(&mut self, now: Instant, paths: &TunnelPaths) -> Option<(TunnelFlow, Waiting)> {
+    fn take_next(
+        &mut self,
+        now: Instant,
+        paths: &mut TunnelPaths,
+    ) -> Option<(TunnelFlow, Waiting)> {
         if let Some(next) = self.staged_call.take() {
             return Some(next);
         }
         if self.queue.begins_with_real_time()
             && self.staged.len() < MAX_STAGED
-            && let Some(next) = self.queue.pop(now, paths.totals())
+            && let Some(next) = self.queue.pop(now, &*self.policy, paths)
         {
             if next.1.real_time {
                 return Some(next);
@@ -324,7 +329,7 @@ impl Sender {
             return None;
         }
         let staged = self.staged.pop_front();
-        staged.or_else(|| self.queue.pop(now, paths.totals()))
+        staged.or_else(|| self.queue.pop(now, &*self.policy, paths))
     }
 
     /// Numbers a packet that leaves now.
@@ -386,7 +391,7 @@ impl Sender {
             return;
         }
         while self.burst.gathered() < wanted
-            && let Some((flow, waiting)) = self.queue.pop(now, paths.totals())
+            && let Some((flow, waiting)) = self.queue.pop(now, &*self.policy, paths)
         {
             let number = self.queue.lane_mut(flow).next_number();
             self.burst.gather(now, flow, number, waiting);

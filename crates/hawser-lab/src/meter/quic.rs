@@ -6,16 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
+use hawser_sim::quic_keys;
 use quinn::congestion::BbrConfig;
-use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig, VarInt};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring as provider};
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::server::AlwaysResolvesServerRawPublicKeys;
-use rustls::sign::CertifiedKey;
-use rustls::version::TLS13;
-use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio::task::JoinSet;
 
 use super::association::AssociationOutcome;
@@ -135,12 +128,12 @@ impl QuicOrder {
         let transport = Arc::new(transport);
         let endpoint = match self.remotes.is_empty() {
             true => {
-                let mut config = ServerConfig::with_crypto(Arc::new(server_crypto()?));
+                let mut config = ServerConfig::with_crypto(Arc::new(quic_keys::server()?));
                 config.transport_config(transport);
                 Endpoint::server(config, local)
             }
             false => Endpoint::client(local).and_then(|mut endpoint| {
-                let crypto = client_crypto().map_err(std::io::Error::other)?;
+                let crypto = quic_keys::client().map_err(std::io::Error::other)?;
                 let mut config = ClientConfig::new(Arc::new(crypto));
                 config.transport_config(transport);
                 endpoint.set_default_client_config(config);
@@ -213,85 +206,6 @@ async fn end(endpoint: &Endpoint, connection: &Connection) {
     endpoint.wait_idle().await;
 }
 
-fn server_crypto() -> anyhow::Result<QuicServerConfig> {
-    let key = [&PKCS8_PREFIX[..], &[7; 32]].concat();
-    let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key))?;
-    let public = key.public_key().context("a key without its public half")?;
-    let public = CertificateDer::from(public.to_vec());
-    let certified = Arc::new(CertifiedKey::new(vec![public], key));
-    let config = rustls::ServerConfig::builder_with_provider(crypto_provider())
-        .with_protocol_versions(&[&TLS13])?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
-    Ok(QuicServerConfig::try_from(config)?)
-}
-
-fn client_crypto() -> anyhow::Result<QuicClientConfig> {
-    let config = rustls::ClientConfig::builder_with_provider(crypto_provider())
-        .with_protocol_versions(&[&TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-        .with_no_client_auth();
-    Ok(QuicClientConfig::try_from(config)?)
-}
-
-/// The suite that sealed associations use in the lab comes first.
-fn crypto_provider() -> Arc<CryptoProvider> {
-    let mut provider = provider::default_provider();
-    let suites = &mut provider.cipher_suites;
-    let aes_128 = provider::cipher_suite::TLS13_AES_128_GCM_SHA256;
-    suites.retain(|suite| *suite != aes_128);
-    suites.insert(0, aes_128);
-    Arc::new(provider)
-}
-
-/// Accepts any certificate: in a lab only the peer can answer.
-#[derive(Debug)]
-struct AnyCertificate;
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _key: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-/// An Ed25519 key in PKCS#8, up to its 32 bytes (RFC 8410 §7).
-const PKCS8_PREFIX: [u8; 16] = [
-    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
-];
 const UDP_PORT: u16 = 9899;
 const BUFFER: u32 = 8 << 20;
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 
-use super::estimate::{arrival, has_grown};
+use super::estimate::{arrival, has_grown, one_way, rate};
 use super::scheduler::usable;
 use super::{PacketDecision, PacketPolicy, PacketReason, PacketScheduler, PacketUnit};
 use crate::PathView;
@@ -16,17 +16,24 @@ use crate::PathView;
 /// 3. Where all queues have grown, the ready path over which it arrives first: congestion control
 ///    bounds them, and has to see that there is more to send.
 ///
+/// A longer path counts only once what waits of the flow would take as long over the nearer ones.
+/// The far end restores the order, so with one packet on the longer path the whole flow has that
+/// one's delay, and a connection whose window is small or does not grow moves less over both than
+/// over the nearer one.
+///
 /// Real-time packets have no home, and do not mind queues that have grown: each leaves where it
 /// arrives first. Where that path is about to have room, they wait for it, for up to [`PATIENCE`].
 ///
-/// Source: spilling by queue is ACPF, arXiv 2106.16003.
+/// Source: spilling by queue is ACPF, arXiv 2106.16003; waiting for the nearer path while little is
+/// left is ECF, Lim et al., CoNEXT 2017.
 #[derive(Debug)]
 pub(super) struct Auto;
 
 impl PacketScheduler for Auto {
     fn select(&mut self, now: Instant, unit: &PacketUnit, paths: &[PathView]) -> PacketDecision {
-        let ready = usable(paths).filter(|path| path.ready);
         let is_real_time = unit.flow.real_time;
+        let ready = usable(paths).filter(|path| path.ready);
+        let ready = ready.filter(|path| is_real_time || is_worth_it(path, unit.backlog, paths));
         let is_short = |path: &&PathView| is_real_time || !has_grown(path);
         let short = ready.clone().filter(is_short);
         let Some(first) = earliest(unit, short.clone()) else {
@@ -52,9 +59,26 @@ impl PacketScheduler for Auto {
         }
     }
 
+    fn has_path(&self, backlog: ByteCount, paths: &[PathView]) -> bool {
+        let mut ready = usable(paths).filter(|path| path.ready);
+        ready.any(|path| is_worth_it(path, backlog, paths))
+    }
+
     fn policy(&self) -> PacketPolicy {
         PacketPolicy::Auto
     }
+}
+
+/// Tells whether a flow gains by the path: over all nearer ones its backlog takes as long.
+fn is_worth_it(path: &PathView, backlog: ByteCount, paths: &[PathView]) -> bool {
+    let own = one_way(path);
+    let nearer = usable(paths).filter(|other| one_way(other) + MARGIN < own);
+    let (mut soonest, mut rates) = (f64::INFINITY, 0.0);
+    for other in nearer {
+        soonest = soonest.min(arrival(other, ByteCount::ZERO));
+        rates += rate(other);
+    }
+    rates == 0.0 || own <= soonest + backlog.as_u64() as f64 / rates
 }
 
 /// Preferred links come first, then the earlier arrival, then the lower number.

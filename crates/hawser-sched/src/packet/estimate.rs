@@ -10,8 +10,12 @@ use crate::PathView;
 ///
 /// What is in flight beyond what the empty path holds stands in a queue, ours or others'.
 pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
-    let one_way = path.min_rtt.min(path.rtt).as_secs_f64() / 2.0;
-    one_way + queue(path) + size.as_u64() as f64 / rate(path) + path.stalled.as_secs_f64()
+    one_way(path) + queue(path) + size.as_u64() as f64 / rate(path) + path.stalled.as_secs_f64()
+}
+
+/// Seconds that a packet needs over the empty path.
+pub(super) fn one_way(path: &PathView) -> f64 {
+    path.min_rtt.min(path.rtt).as_secs_f64() / 2.0
 }
 
 /// Seconds of queue that a packet would find.

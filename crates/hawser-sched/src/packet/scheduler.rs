@@ -16,6 +16,8 @@ pub struct PacketUnit {
     pub flow: PacketFlow,
     /// Time since it came.
     pub waited: Duration,
+    /// Bytes of all flows that leave until nothing that waits of its flow now is left.
+    pub backlog: ByteCount,
 }
 
 /// What a policy may know of a packet's flow.
@@ -83,6 +85,12 @@ pub struct Arranged {
 pub trait PacketScheduler: fmt::Debug + Send {
     /// Returns the decision on a packet.
     fn select(&mut self, now: Instant, unit: &PacketUnit, paths: &[PathView]) -> PacketDecision;
+
+    /// Tells whether bulk of a flow with this backlog may take a path that is ready. While it may
+    /// not, it stays in its queue, and other flows pass.
+    fn has_path(&self, _backlog: ByteCount, _paths: &[PathView]) -> bool {
+        true
+    }
 
     /// How many packets are placed together, where the policy places bursts.
     fn burst(&self, _paths: &[PathView]) -> Option<usize> {

@@ -26,6 +26,7 @@ fn unit() -> PacketUnit {
         size: ByteCount::new(1000),
         flow: PacketFlow::default(),
         waited: Duration::ZERO,
+        backlog: ByteCount::from_mib(1),
     }
 }
 
@@ -116,6 +117,30 @@ fn auto_stays_at_home_until_its_queue_grows() {
     paths[1].ready = false;
     let nowhere = ask(auto, &at_home(2), &paths);
     assert_eq!(nowhere, PacketDecision::Wait(None, PacketReason::AllBusy));
+}
+
+#[test]
+fn auto_takes_a_longer_path_once_as_much_waits_for_the_nearer_one() {
+    let mut paths = [path(1, 50, 20), path(2, 50, 80)];
+    paths[0].ready = false;
+    // They are 30 ms apart, in which the nearer one carries 187,500 bytes.
+    let with = |backlog| PacketUnit {
+        backlog: ByteCount::new(backlog),
+        ..unit()
+    };
+    let auto = PacketPolicy::Auto.scheduler();
+    let wait = PacketDecision::Wait(None, PacketReason::AllBusy);
+    assert_eq!(ask(PacketPolicy::Auto, &with(180_000), &paths), wait);
+    assert!(!auto.has_path(ByteCount::new(180_000), &paths));
+    assert_eq!(chosen(ask(PacketPolicy::Auto, &with(195_000), &paths)), 2);
+    assert!(auto.has_path(ByteCount::new(195_000), &paths));
+    // A call waits for no backlog, and nobody for a path that has fallen silent.
+    let mut call = with(0);
+    call.flow.real_time = true;
+    call.waited = Duration::from_millis(10);
+    assert_eq!(chosen(ask(PacketPolicy::Auto, &call, &paths)), 2);
+    paths[0].stalled = Duration::from_millis(40);
+    assert_eq!(chosen(ask(PacketPolicy::Auto, &with(1000), &paths)), 2);
 }
 
 #[test]

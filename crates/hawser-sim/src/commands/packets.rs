@@ -6,8 +6,8 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use hawser_scenario::{Congestion, Line, Link, Loss, Scenario, Service};
 use hawser_sched::packet::PacketPolicy;
-use hawser_sim::packets::report::{PacketReport, PacketTable, RoamTable, TcpTable};
-use hawser_sim::packets::{Run, chaos};
+use hawser_sim::packets::report::{ConnectionTable, PacketReport, PacketTable, RoamTable};
+use hawser_sim::packets::{Protocol, Run, chaos};
 use hawser_types::{Rate, parse_duration};
 
 use super::arguments::{DirectionChoice, load, show};
@@ -23,7 +23,9 @@ enum What {
     /// One flow of UDP over all links, and a call beside bulk
     Run(RunArguments),
     /// One TCP connection inside the tunnel
-    Tcp(TcpArguments),
+    Tcp(ConnectionArguments),
+    /// One QUIC connection inside the tunnel
+    Quic(ConnectionArguments),
     /// Loss, reordering, outages and paths that come and go, drawn from seeds: nothing may be
     /// doubled, stuck or out of order beyond the rule
     Chaos {
@@ -78,7 +80,7 @@ struct RunArguments {
 }
 
 #[derive(Debug, Args)]
-struct TcpArguments {
+struct ConnectionArguments {
     /// Scenario files; what happens in them is left out
     #[arg(required = true)]
     scenarios: Vec<PathBuf>,
@@ -111,7 +113,8 @@ impl PacketArguments {
     pub(crate) fn execute(self) -> anyhow::Result<()> {
         match self.what {
             What::Run(arguments) => arguments.execute(),
-            What::Tcp(arguments) => arguments.execute(),
+            What::Tcp(arguments) => arguments.execute(Protocol::Tcp),
+            What::Quic(arguments) => arguments.execute(Protocol::Quic),
             What::Roam(arguments) => arguments.execute(),
             What::Chaos { seeds, first } => play(first, seeds),
             What::Paper { common } => {
@@ -119,7 +122,12 @@ impl PacketArguments {
                 let links = links.map(|(name, near, far)| {
                     (name.to_owned(), vec![link(2800, near), link(1400, far)])
                 });
-                common.tcp(&links, Congestion::Cubic, DirectionChoice::Get)
+                common.connection(
+                    &links,
+                    Protocol::Tcp,
+                    Congestion::Cubic,
+                    DirectionChoice::Get,
+                )
             }
         }
     }
@@ -168,14 +176,15 @@ impl RunArguments {
     }
 }
 
-impl TcpArguments {
-    fn execute(self) -> anyhow::Result<()> {
+impl ConnectionArguments {
+    fn execute(self, protocol: Protocol) -> anyhow::Result<()> {
         let mut sets = Vec::new();
         for path in &self.scenarios {
             let scenario = load(path)?;
             sets.push((scenario.name.clone(), scenario.links.clone()));
         }
-        self.common.tcp(&sets, self.congestion, self.direction)
+        self.common
+            .connection(&sets, protocol, self.congestion, self.direction)
     }
 }
 
@@ -214,9 +223,10 @@ impl Common {
         }
     }
 
-    fn tcp(
+    fn connection(
         &self,
         sets: &[(String, Vec<Link>)],
+        protocol: Protocol,
         congestion: Congestion,
         direction: DirectionChoice,
     ) -> anyhow::Result<()> {
@@ -224,13 +234,14 @@ impl Common {
         for (name, links) in sets {
             for policy in &self.policy {
                 for direction in direction.directions() {
-                    let report = self.run(*policy, direction).tcp(links, congestion);
+                    let run = self.run(*policy, direction);
+                    let report = run.connection(links, protocol, congestion);
                     let failed = || format!("no association over the links of {name}");
                     reports.push((name.clone(), report.with_context(failed)?));
                 }
             }
         }
-        show(self.json, &reports, TcpTable(&reports))
+        show(self.json, &reports, ConnectionTable(&reports))
     }
 }
 

@@ -18,6 +18,25 @@ pub struct Run {
     pub seed: u64,
 }
 
+/// What a connection inside the tunnel speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP, as this crate models that of Linux.
+    Tcp,
+    /// QUIC, by quinn.
+    Quic,
+}
+
+impl Protocol {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Quic => "quic",
+        }
+    }
+}
+
 impl Run {
     /// The host that sends: the client or the server.
     pub(super) fn from(&self) -> usize {

@@ -55,19 +55,21 @@ pub struct CallReport {
     pub bulk_disordered: u64,
 }
 
-/// One TCP connection. Rates in kbit/s of its payload.
+/// One connection. Rates in kbit/s of its payload.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct TcpReport {
+pub struct ConnectionReport {
     /// The policy.
     pub policy: &'static str,
+    /// What it speaks.
+    pub protocol: &'static str,
     /// The connection's congestion control.
     pub congestion: &'static str,
     /// What the paths' payload allows.
     pub allowed: u64,
     /// What arrived.
     pub goodput: u64,
-    /// Segments that were sent again.
+    /// Packets of it that were sent again.
     pub retransmissions: u64,
     /// Packets that the sender's queue dropped.
     pub dropped: u64,
@@ -189,21 +191,22 @@ impl Display for PacketTable<'_> {
 
 /// Connections, one a line, with a heading.
 #[derive(Debug)]
-pub struct TcpTable<'a>(pub &'a [(String, TcpReport)]);
+pub struct ConnectionTable<'a>(pub &'a [(String, ConnectionReport)]);
 
-impl Display for TcpTable<'_> {
+impl Display for ConnectionTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<18} {:<10} {:<6} {:>8} {:>8} {:>8} {:>6} {:>7} {:>6}",
-            "links", "policy", "tcp", "allowed", "goodput", "/allowed", "again", "dropped", "late"
+            "{:<18} {:<10} {:<5} {:<6} {:>8} {:>8} {:>8} {:>6} {:>7} {:>6}",
+            "links", "policy", "", "", "allowed", "goodput", "/allowed", "again", "dropped", "late"
         )?;
         for (links, it) in self.0 {
             writeln!(
                 f,
-                "{:<18} {:<10} {:<6} {:>8} {:>8} {:>8} {:>6} {:>7} {:>6}",
+                "{:<18} {:<10} {:<5} {:<6} {:>8} {:>8} {:>8} {:>6} {:>7} {:>6}",
                 links,
                 it.policy,
+                it.protocol,
                 it.congestion,
                 it.allowed,
                 it.goodput,

@@ -204,4 +204,4 @@ pub(super) fn call(tunnel: &mut Tunnel, run: &Run) -> CallReport {
 const CALL: usize = 200;
 pub(super) const DRAINS: Duration = Duration::from_secs(2);
 /// A flow that sends as fast as it may has so much waiting.
-const BACKLOG: ByteCount = ByteCount::new(30_000);
+const BACKLOG: ByteCount = ByteCount::new(500_000);

@@ -11,6 +11,7 @@ use hawser_wire::tunnel::Run;
 
 use super::class::Class;
 use super::codel::Codel;
+use super::paths::size_of;
 
 /// A flow's queue, its numbers and its path.
 #[derive(Debug)]
@@ -109,6 +110,12 @@ impl Lane {
     /// Whether its first packet is real-time; `None` where there is none.
     pub(super) fn begins_with_real_time(&self) -> Option<bool> {
         self.packets.front().map(|it| it.real_time)
+    }
+
+    /// What its first packet takes of a path's room, if that is bulk.
+    pub(super) fn first_of_bulk(&self) -> Option<ByteCount> {
+        let first = self.packets.front().filter(|it| !it.real_time)?;
+        Some(size_of(&first.packet))
     }
 
     /// For how long nothing came; `None` while something waits.

@@ -49,6 +49,15 @@ impl TunnelPaths {
         (rate, longest.unwrap_or_default())
     }
 
+    /// By how much the longest path is later than the nearest, without queues.
+    pub(super) fn spread(&self) -> Duration {
+        let round_trips = self.views.iter().map(|view| view.min_rtt.min(view.rtt));
+        let (least, most) = (round_trips.clone().min(), round_trips.max());
+        least
+            .zip(most)
+            .map_or(Duration::ZERO, |(least, most)| (most - least) / 2)
+    }
+
     pub(super) fn has_room(&self) -> bool {
         self.with_room().next().is_some()
     }

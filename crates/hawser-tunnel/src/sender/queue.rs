@@ -2,13 +2,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_sched::packet::PacketScheduler;
 use hawser_sched::tally::FlowTally;
-use hawser_types::{ByteCount, Instant, Rate};
+use hawser_types::{ByteCount, Instant};
 use hawser_wire::tunnel::TunnelFlow;
 
 use super::codel::CodelConfig;
 use super::flows::{Flows, Found};
 use super::lane::{Lane, Turn, Waiting};
+use super::paths::TunnelPaths;
 use crate::packet::{FlowKey, mark_congestion};
 
 /// Queues of flows, which take turns.
@@ -101,13 +103,15 @@ impl FairQueue {
         }
     }
 
-    /// Takes out the next packet. `rate`: of all paths together. `rtt`: of the longest path.
+    /// Takes out the next packet. Flows for which the policy has no path at the moment wait.
     pub(super) fn pop(
         &mut self,
         now: Instant,
-        (rate, rtt): (Rate, Duration),
+        policy: &dyn PacketScheduler,
+        paths: &mut TunnelPaths,
     ) -> Option<(TunnelFlow, Waiting)> {
-        let config = self.codel_for(rate, rtt);
+        let config = self.codel_for(paths);
+        let mut passed_over = 0;
         loop {
             let (flow, list) = match (self.new.front(), self.old.front()) {
                 (Some(flow), _) => (*flow, Turn::New),
@@ -116,6 +120,16 @@ impl FairQueue {
             };
             if self.lanes[flow.index()].deficit <= 0 {
                 self.lanes[flow.index()].deficit += QUANTUM;
+                self.move_to_old(flow, list);
+                continue;
+            }
+            if let Some(first) = self.lanes[flow.index()].first_of_bulk()
+                && !policy.has_path(self.backlog(flow, 0), paths.views_for(first, false))
+            {
+                passed_over += 1;
+                if passed_over > LOOKED_AT {
+                    return None;
+                }
                 self.move_to_old(flow, list);
                 continue;
             }
@@ -131,6 +145,13 @@ impl FairQueue {
                 self.lanes[flow.index()].turn = Turn::None;
             }
         }
+    }
+
+    /// Bytes that leave before the last one that waits of a flow, as far as flows take turns.
+    /// `taken`: bytes of it that were taken out and have not left.
+    pub(super) fn backlog(&self, flow: TunnelFlow, taken: usize) -> ByteCount {
+        let turns = (self.new.len() + self.old.len()).max(1) as u64;
+        ByteCount::new((self.lanes[flow.index()].bytes + taken as u64) * turns)
     }
 
     /// Tells whether the flow whose turn it is has a real-time packet. Those that have nothing any
@@ -247,12 +268,13 @@ impl FairQueue {
     /// The times of CoDel for these paths. The interval is for what lies beyond the tunnel, to
     /// which the longest path adds its round trip, and a tenth of it is tolerated (RFC 8289 §4.2,
     /// §4.3); and so are two packets at the rate.
-    fn codel_for(&self, rate: Rate, rtt: Duration) -> CodelConfig {
+    fn codel_for(&self, paths: &TunnelPaths) -> CodelConfig {
+        let (rate, rtt) = paths.totals();
         let interval = self.codel.interval + rtt.min(MAX_ADDED);
         let packets = rate.time_for(ByteCount::new(2 * QUANTUM as u64));
         let packets = packets.unwrap_or(Duration::ZERO).min(interval);
         CodelConfig {
-            target: self.codel.target.max(packets).max(interval / 10),
+            target: self.codel.target.max(packets).max(interval / 10) + paths.spread(),
             interval,
         }
     }

@@ -81,7 +81,12 @@ impl Repairs {
             real_time: true,
             home: None,
         };
-        let unit = PacketUnit { size, flow, waited };
+        let unit = PacketUnit {
+            size,
+            flow,
+            waited,
+            ..PacketUnit::default()
+        };
         let are_few = self.waiting.len() <= FEW;
         match policy.select(now, &unit, paths.views_for(size, are_few)) {
             PacketDecision::Path(path, reason) | PacketDecision::Copies([path, _], reason) => {

@@ -36,6 +36,17 @@ fn paths(rooms: &[u64]) -> TunnelPaths {
     paths
 }
 
+/// Two of them, with round trips of 20 and 200 ms.
+fn unlike_paths(near: u64, far: u64) -> TunnelPaths {
+    let alike = paths(&[near, far]);
+    let mut paths = TunnelPaths::default();
+    let (mut longer, round_trip) = (alike.views()[1].clone(), Duration::from_millis(200));
+    (longer.rtt, longer.min_rtt) = (round_trip, round_trip);
+    paths.push(alike.views()[0].clone(), ByteCount::new(near));
+    paths.push(longer, ByteCount::new(far));
+    paths
+}
+
 fn packet(port: u16, payload: usize) -> Bytes {
     udp(4, (port, 53), payload).into()
 }
@@ -102,6 +113,31 @@ fn where_bulk_has_taken_all_room_a_call_has_some_and_no_flood_of_calls_has_more(
         .map(|it| it.header.number.expand(0))
         .collect();
     assert_eq!(numbers, (4..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_flow_that_waits_for_the_nearer_path_lets_others_pass() {
+    let mut sender = sender(PacketPolicy::Auto);
+    for _ in 0..30 {
+        sender.enqueue(ms(0), packet(1, 1000)).unwrap();
+    }
+    for _ in 0..600 {
+        sender.enqueue(ms(0), packet(2, 1000)).unwrap();
+    }
+    // The longer path is 90 ms further away: 562,500 bytes at the rate of the nearer one.
+    let mut paths = unlike_paths(0, 20_000);
+    let placed = drain(&mut sender, ms(0), &mut paths);
+    assert_eq!(placed.len(), 19);
+    let second = ChannelId::new(2);
+    for it in &placed {
+        assert_eq!(it.path, second);
+        assert_eq!(it.packet[20..22], 2u16.to_be_bytes(), "the small flow");
+    }
+    // Both go on where there is room, in turns.
+    let mut paths = unlike_paths(20_000, 0);
+    let placed = drain(&mut sender, ms(1), &mut paths);
+    let of_the_first = placed.iter().filter(|it| it.packet[20..22] == [0, 1]);
+    assert!((8..12).contains(&of_the_first.count()), "{placed:?}");
 }
 
 #[test]
