@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One flow of UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -25,6 +25,12 @@ pub(super) struct Echoes {
     pub(super) round_trips: Vec<f64>,
     /// Number of the most unanswered in a row, the ones at the end left out.
     pub(super) missing_in_a_row: u32,
+}
+
+/// Tells whether iperf3 has measured nothing, since its server did not take the client.
+pub(super) fn is_refused(report: &str) -> bool {
+    let report: Result<Value, _> = serde_json::from_str(report);
+    report.is_ok_and(|report| report["error"].is_string() && report["intervals"] == json!([]))
 }
 
 /// Reads the goodput of one TCP connection, in Mbit/s.
@@ -103,6 +109,14 @@ mod tests {
         assert_eq!((udp(report), tcp(report)), (Some(expected), Some(9.0)));
         assert_eq!((udp("no"), tcp("{}")), (None, None));
         assert_eq!(tcp_total(report), Some((9.0, 7.0)));
+    }
+
+    #[test]
+    fn a_server_that_is_busy_is_told_from_a_transfer_that_failed() {
+        let busy = r#"{"intervals": [], "error": "the server is busy running a test"}"#;
+        let broken = r#"{"intervals": [{}], "error": "unable to receive results"}"#;
+        assert!(is_refused(busy));
+        assert!(!is_refused(broken) && !is_refused("{}") && !is_refused("no"));
     }
 
     #[test]
