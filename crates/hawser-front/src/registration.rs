@@ -3,6 +3,8 @@
 //! `hawser_sip::agent::Announcer` decides what is told and from where; this has the sockets.
 
 mod far;
+mod heard;
+mod task;
 mod ways;
 
 use std::sync::Arc;
@@ -23,7 +25,8 @@ use zeroize::Zeroizing;
 
 use far::FarEnd;
 pub use far::RootCertificates;
-use ways::{Heard, Ways};
+use heard::Heard;
+use ways::Ways;
 
 /// Whom to register, and where.
 pub struct RegistrationSettings {
@@ -148,8 +151,8 @@ impl<L: OwnLinks> Run<L> {
                     is_closing = true;
                     self.announcer.close(clock::now());
                 }
-                Ok(()) = changes.changed() => self.follow().await,
-                _ = look.tick() => self.follow().await,
+                Ok(()) = changes.changed() => self.follow(),
+                _ = look.tick() => self.follow(),
                 Some(heard) = heard.recv() => self.hear(heard),
                 () = sleep(due.unwrap_or(RATES_EVERY)) => {
                     self.announcer.handle_timeout(clock::now());
@@ -163,9 +166,9 @@ impl<L: OwnLinks> Run<L> {
     }
 
     /// Goes by the links that there are.
-    async fn follow(&mut self) {
+    fn follow(&mut self) {
         let links = self.links.usable();
-        let mut addresses = self.ways.follow(&links).await;
+        let mut addresses = self.ways.follow(&links);
         for (link, address) in &mut addresses {
             address.rate = self.links.rate(*link);
         }
@@ -188,6 +191,10 @@ impl<L: OwnLinks> Run<L> {
             Heard::Failed(flow) => {
                 self.ways.close(flow);
                 self.announcer.handle_flow_failure(now, flow);
+            }
+            Heard::Lookup(lookup) => {
+                self.ways.handle_lookup(lookup);
+                self.follow();
             }
         }
     }

@@ -15,7 +15,11 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+use super::heard::{Heard, Lookup};
+use super::task::Task;
 
 /// Whom to believe who a directory is.
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub(super) struct FarEnd {
     found: Vec<IpAddr>,
     /// When its name is looked up next.
     next: Option<Instant>,
+    /// The lookup in progress.
+    looking: Option<Task>,
     problem: Option<String>,
 }
 
@@ -79,6 +85,7 @@ impl FarEnd {
             names: Names::new(),
             found: Vec::new(),
             next: None,
+            looking: None,
             problem: None,
         }
     }
@@ -121,19 +128,33 @@ impl FarEnd {
         Some(SocketAddr::new(*address, port))
     }
 
-    /// Looks its name up over the links, when that is due.
-    pub(super) async fn find(&mut self, links: &[Link]) {
+    /// Begins to look its name up over the links, when that is due. `tell` has what is found, for
+    /// [`FarEnd::handle_lookup`]: a lookup may take as long as servers are silent.
+    pub(super) fn find(&mut self, links: &[Link], tell: &mpsc::Sender<Heard>) {
         let name = match &self.uri.host {
             Host::Ip(address) => {
                 self.found = vec![address.to_canonical()];
                 return;
             }
-            Host::Name(name) => name,
+            Host::Name(name) => name.clone(),
         };
-        if self.next.is_some_and(|next| Instant::now() < next) {
+        let is_due = self.next.is_none_or(|next| Instant::now() >= next);
+        if !is_due || self.looking.is_some() {
             return;
         }
-        match self.names.lookup(name, links).await {
+        let (names, links, tell) = (self.names.clone(), links.to_vec(), tell.clone());
+        let look = async move {
+            let found = names.lookup(&name, &links).await;
+            // Nobody hears it when the registration has ended.
+            let _ = tell.send(Heard::Lookup(found)).await;
+        };
+        self.looking = Some(Task::spawn(look));
+    }
+
+    /// Takes what a lookup has found.
+    pub(super) fn handle_lookup(&mut self, lookup: Lookup) {
+        self.looking = None;
+        match lookup {
             Ok(found) => {
                 self.found = found;
                 self.problem = None;
@@ -141,7 +162,8 @@ impl FarEnd {
             }
             Err(error) => {
                 // What was found before may hold still.
-                self.problem = self.found.is_empty().then(|| format!("{name}: {error}"));
+                let host = &self.uri.host;
+                self.problem = self.found.is_empty().then(|| format!("{host}: {error}"));
                 self.next = Some(Instant::now() + LOOK_UP_PAUSE);
             }
         }
@@ -156,3 +178,31 @@ const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lookup_goes_on_beside_whoever_asks_for_it() {
+        let uri: hawser_sip::uri::Uri = "sip:localhost:5070".parse().unwrap();
+        let uri = uri.as_sip().unwrap().clone();
+        let roots = RootCertificates::read(None).unwrap();
+        let mut far = FarEnd::new(uri, Transport::Udp, roots);
+        let (tell, mut heard) = mpsc::channel(4);
+        far.find(&[], &tell);
+        // It is looked up once, and nothing is known before the answer is there.
+        far.find(&[], &tell);
+        assert!(far.found.is_empty());
+        let Some(Heard::Lookup(lookup)) = heard.recv().await else {
+            panic!("nothing but the lookup can be heard");
+        };
+        far.handle_lookup(lookup);
+        assert!(far.found.iter().all(IpAddr::is_loopback), "{:?}", far.found);
+        assert!(!far.found.is_empty(), "{:?}", far.problem);
+        assert!(heard.try_recv().is_err());
+        // It is known for a while.
+        far.find(&[], &tell);
+        assert!(far.looking.is_none());
+    }
+}

@@ -12,24 +12,18 @@ use hawser_net::bind::{DatagramSocket, SocketOptions, connect_on_link};
 use hawser_net::links::Link;
 use hawser_sip::agent::OwnAddress;
 use hawser_sip::framer::{Framed, Framer};
-use hawser_sip::message::{Datagram, Limits, Message, read_datagram};
+use hawser_sip::message::{Datagram, Limits, read_datagram};
 use hawser_sip::transaction::Flow;
 use hawser_types::{LinkIndex, Rate};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::far::FarEnd;
-
-/// What has come.
-pub(super) enum Heard {
-    Message(Flow, Box<Message>),
-    /// Nothing comes or goes that way any more.
-    Failed(Flow),
-}
+use super::heard::{Heard, Lookup};
+use super::task::Task;
 
 /// The ways to the directory.
 pub(super) struct Ways {
@@ -56,15 +50,6 @@ enum Kind {
     Stream(Option<(mpsc::Sender<Bytes>, Task)>),
 }
 
-/// A task that ends with this.
-struct Task(AbortHandle);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Ways {
     pub(super) fn new(far: FarEnd, heard: mpsc::Sender<Heard>) -> Self {
         Self {
@@ -84,10 +69,15 @@ impl Ways {
         self.far.look_up_again();
     }
 
+    /// Takes what the directory's name leads to: [`Ways::follow`] goes by it.
+    pub(super) fn handle_lookup(&mut self, lookup: Lookup) {
+        self.far.handle_lookup(lookup);
+    }
+
     /// Opens a way for each of the links that leads there, and closes the others. Returns this
     /// host's addresses, without rates.
-    pub(super) async fn follow(&mut self, links: &[Link]) -> Vec<(LinkIndex, OwnAddress)> {
-        self.far.find(links).await;
+    pub(super) fn follow(&mut self, links: &[Link]) -> Vec<(LinkIndex, OwnAddress)> {
+        self.far.find(links, &self.heard);
         let wanted: Vec<_> = links
             .iter()
             .filter_map(|link| Some((link, self.far.by(link)?)))
@@ -146,7 +136,7 @@ impl Ways {
                         heard: self.heard.clone(),
                     };
                     let run = pump.run(way.link.clone(), way.to, tls);
-                    (sender, Task(tokio::spawn(run).abort_handle()))
+                    (sender, Task::spawn(run))
                 });
                 writes.try_send(bytes.clone()).is_ok()
             }
@@ -192,7 +182,7 @@ impl Ways {
                 socket.connect(to)?;
                 let (own, socket) = (socket.local_addr()?, Arc::new(socket));
                 let hearing = hear(Arc::clone(&socket), flow, self.heard.clone());
-                let _hearing = Task(tokio::spawn(hearing).abort_handle());
+                let _hearing = Task::spawn(hearing);
                 (own, Kind::Datagrams { socket, _hearing })
             }
         };

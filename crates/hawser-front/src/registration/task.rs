@@ -1,0 +1,18 @@
+//! Tasks that end with who has begun them.
+
+use tokio::task::AbortHandle;
+
+/// A task that ends with this.
+pub(super) struct Task(AbortHandle);
+
+impl Task {
+    pub(super) fn spawn(run: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(run).abort_handle())
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
