@@ -5,6 +5,7 @@
 //! over TLS.
 
 mod answer;
+mod counts;
 mod fields;
 mod hash;
 mod nonce;

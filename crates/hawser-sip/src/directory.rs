@@ -275,6 +275,11 @@ impl Directory {
         let source = from.address();
         // One that can't be read is refused below.
         let _ = request.headers.set_source(source.ip(), source.port());
+        if self.transactions.is_known(&request) {
+            self.transactions
+                .handle_message(now, NO_FLOW, request.into());
+            return self.react(now, None);
+        }
         let admitted = match self.admit(now, source.ip(), &request) {
             Ok(admitted) => admitted,
             Err(Some(answer)) => return self.answer(from, &answer),
@@ -465,7 +470,7 @@ impl std::fmt::Debug for Directory {
     }
 }
 
-/// A proof that was overheard is of use, from the same address, for this long.
+/// Without a challenge, a client proves a password again for this long.
 const NONCE_LIFETIME: std::time::Duration = std::time::Duration::from_secs(300);
 /// For what is not answered, responses and ACK: what they belong to is told by their branch.
 const NO_FLOW: Flow = Flow {

@@ -82,12 +82,13 @@ impl Registrar {
 
     /// Returns whose bindings a REGISTER from `source` may change.
     ///
-    /// It needs no memory: whoever knows no password leaves none.
+    /// A proof counts once, and is all that is remembered: whoever knows no password leaves
+    /// nothing. A repetition of the request is not for here.
     ///
     /// # Errors
     /// The answer that refuses it, or asks for a proof.
     pub fn admit(
-        &self,
+        &mut self,
         now: Instant,
         source: IpAddr,
         request: &Request,
@@ -102,7 +103,7 @@ impl Registrar {
     /// # Errors
     /// The answer that asks for a proof.
     pub fn authenticate(
-        &self,
+        &mut self,
         now: Instant,
         source: IpAddr,
         request: &Request,
@@ -125,7 +126,7 @@ impl Registrar {
         outcome.unwrap_or_else(|refusal| refusal.answer(request, &self.tag))
     }
 
-    fn deny(&self, now: Instant, source: IpAddr, request: &Request, denial: Denial) -> Response {
+    fn deny(&mut self, now: Instant, source: IpAddr, request: &Request, denial: Denial) -> Response {
         let is_stale = match denial {
             Denial::Refusal(refusal) => return refusal.answer(request, &self.tag),
             Denial::Challenge { is_stale } => is_stale,
@@ -139,7 +140,7 @@ impl Registrar {
 
     /// Returns the address of record that the request may change (RFC 3261 §10.3, steps 1 to 5).
     fn check(
-        &self,
+        &mut self,
         now: Instant,
         source: IpAddr,
         request: &Request,
@@ -172,7 +173,7 @@ impl Registrar {
 
     /// Returns the user whose proof is right.
     fn user(
-        &self,
+        &mut self,
         now: Instant,
         source: IpAddr,
         request: &Request,
@@ -181,10 +182,12 @@ impl Registrar {
         let mut denial = Denial::Challenge { is_stale: false };
         let values = request.headers.raw(&HeaderName::Authorization);
         // Credentials for other realms and of other schemes may stand beside ours.
-        let ours = values
+        let realm = self.verifier.realm();
+        let ours: Vec<_> = values
             .take(MAX_CREDENTIALS)
             .filter_map(|value| Credentials::parse(value).ok())
-            .filter(|credentials| credentials.realm == self.verifier.realm());
+            .filter(|credentials| credentials.realm == realm)
+            .collect();
         for credentials in ours {
             let algorithm = credentials.algorithm;
             let known = users.secret(&credentials.username, algorithm);

@@ -1,4 +1,4 @@
-//! Nonces that a server need not remember: the time, and a seal over it.
+//! Nonces that a server need not remember: time and number, and a seal over both.
 
 use std::time::Duration;
 
@@ -13,12 +13,20 @@ use subtle::ConstantTimeEq as _;
 pub(super) struct Nonces {
     key: hmac::Key,
     lifetime: Duration,
+    next: u32,
+}
+
+/// What tells nonces apart; later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NonceId {
+    made: Instant,
+    number: u32,
 }
 
 /// What a nonce is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
-    Fresh,
+    Fresh(NonceId),
     /// It was made here, and its time is over.
     Stale,
     /// It was not made here, or for somebody else.
@@ -30,14 +38,16 @@ impl Nonces {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, key),
             lifetime,
+            next: 0,
         }
     }
 
-    /// A nonce for who `context` says.
-    pub(super) fn make(&self, now: Instant, context: &[u8]) -> String {
-        let time = now.as_nanos().to_be_bytes();
-        let mut bytes = time.to_vec();
-        bytes.extend_from_slice(&self.seal(time, context));
+    /// A nonce for who `context` says. No two are the same, also of one moment.
+    pub(super) fn make(&mut self, now: Instant, context: &[u8]) -> String {
+        self.next = self.next.wrapping_add(1);
+        let id = NonceId::new(now, self.next).to_bytes();
+        let mut bytes = id.to_vec();
+        bytes.extend_from_slice(&self.seal(id, context));
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -45,23 +55,23 @@ impl Nonces {
         let Ok(bytes) = URL_SAFE_NO_PAD.decode(nonce) else {
             return Age::Foreign;
         };
-        let Some((time, seal)) = bytes.split_first_chunk::<8>() else {
+        let Some((id, seal)) = bytes.split_first_chunk() else {
             return Age::Foreign;
         };
-        let expected = self.seal(*time, context);
+        let expected = self.seal(*id, context);
         if !bool::from(expected.as_slice().ct_eq(seal)) {
             return Age::Foreign;
         }
-        let made = Instant::from_nanos(u64::from_be_bytes(*time));
-        match now.since(made) < self.lifetime && made <= now {
-            true => Age::Fresh,
+        let id = NonceId::from_bytes(*id);
+        match now.since(id.made) < self.lifetime && id.made <= now {
+            true => Age::Fresh(id),
             false => Age::Stale,
         }
     }
 
-    fn seal(&self, time: [u8; 8], context: &[u8]) -> [u8; 16] {
+    fn seal(&self, id: [u8; ID_LENGTH], context: &[u8]) -> [u8; 16] {
         let mut signing = hmac::Context::with_key(&self.key);
-        signing.update(&time);
+        signing.update(&id);
         signing.update(context);
         let tag = signing.sign();
         let mut seal = [0; 16];
@@ -69,3 +79,28 @@ impl Nonces {
         seal
     }
 }
+
+impl NonceId {
+    pub(super) fn new(made: Instant, number: u32) -> Self {
+        Self { made, number }
+    }
+
+    pub(super) fn made(self) -> Instant {
+        self.made
+    }
+
+    fn to_bytes(self) -> [u8; ID_LENGTH] {
+        let [a, b, c, d, e, f, g, h] = self.made.as_nanos().to_be_bytes();
+        let [i, j, k, l] = self.number.to_be_bytes();
+        [a, b, c, d, e, f, g, h, i, j, k, l]
+    }
+
+    fn from_bytes(bytes: [u8; ID_LENGTH]) -> Self {
+        let [a, b, c, d, e, f, g, h, number @ ..] = bytes;
+        let made = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        Self::new(Instant::from_nanos(made), u32::from_be_bytes(number))
+    }
+}
+
+/// Bytes of a nonce's time and number.
+const ID_LENGTH: usize = 12;

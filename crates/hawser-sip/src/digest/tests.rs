@@ -62,7 +62,7 @@ fn proofs_are_those_of_the_standard() {
 
 #[test]
 fn what_the_client_answers_the_server_accepts() {
-    let (verifier, mut answerer) = (verifier(), answerer());
+    let (mut verifier, mut answerer) = (verifier(), answerer());
     let challenges = verifier.challenges(NOW, b"192.0.2.1", false);
     let read: Vec<_> = challenges
         .iter()
@@ -92,14 +92,14 @@ fn what_the_client_answers_the_server_accepts() {
 
 #[test]
 fn a_proof_counts_for_its_request_sender_and_time_only() {
-    let (verifier, mut answerer) = (verifier(), answerer());
+    let (mut verifier, mut answerer) = (verifier(), answerer());
     let challenges = verifier.challenges(NOW, b"a", false);
     answerer.handle_challenges(&challenges).unwrap();
     let good = answerer
         .credentials(&Method::Register, "sip:example.org", "c")
         .unwrap();
     let secret = secret(Algorithm::Sha256);
-    let verify = |now, context: &[u8], credentials: &Credentials, method: Method, uri: &str| {
+    let mut verify = |now, context: &[u8], credentials: &Credentials, method: Method, uri: &str| {
         let uri = uri.parse().unwrap();
         verifier.verify(now, context, credentials, &secret, (&method, &uri))
     };
@@ -124,10 +124,11 @@ fn a_proof_counts_for_its_request_sender_and_time_only() {
         Err(AuthFault::Stale)
     );
     type Change = fn(&mut Credentials);
-    let changes: [(Change, AuthFault); 6] = [
+    let changes: [(Change, AuthFault); 7] = [
         (|c| c.response.replace_range(..1, "g"), AuthFault::Wrong),
         (|c| c.response.clear(), AuthFault::Wrong),
         (|c| c.counted.as_mut().unwrap().count += 1, AuthFault::Wrong),
+        (|_| {}, AuthFault::Stale),
         (|c| c.realm.push('x'), AuthFault::Realm),
         (|c| c.algorithm = Algorithm::Md5, AuthFault::Algorithm),
         (|c| c.counted = None, AuthFault::NotCounted),
@@ -150,8 +151,8 @@ fn a_proof_counts_for_its_request_sender_and_time_only() {
 
 #[test]
 fn a_password_that_was_refused_is_not_tried_again() {
-    let (verifier, mut answerer) = (verifier(), answerer());
-    let challenge = |is_stale| verifier.challenges(NOW, b"a", is_stale);
+    let (mut verifier, mut answerer) = (verifier(), answerer());
+    let mut challenge = |is_stale| verifier.challenges(NOW, b"a", is_stale);
     answerer.handle_challenges(&challenge(false)).unwrap();
     answerer
         .credentials(&Method::Register, "sip:a", "c")
@@ -166,7 +167,7 @@ fn a_password_that_was_refused_is_not_tried_again() {
 
 #[test]
 fn a_server_that_calls_every_nonce_too_old_is_not_believed_for_ever() {
-    let (verifier, mut answerer) = (verifier(), answerer());
+    let (mut verifier, mut answerer) = (verifier(), answerer());
     let outcomes = [false, true, true, true].map(|is_stale| {
         let outcome = answerer.handle_challenges(&verifier.challenges(NOW, b"a", is_stale));
         answerer
@@ -182,7 +183,7 @@ fn a_server_that_calls_every_nonce_too_old_is_not_believed_for_ever() {
 
 #[test]
 fn a_server_that_forgot_its_nonces_may_challenge_again_after_a_success() {
-    let (verifier, mut answerer) = (verifier(), answerer());
+    let (mut verifier, mut answerer) = (verifier(), answerer());
     for _ in 0..3 {
         let challenges = verifier.challenges(NOW, b"a", false);
         answerer.handle_challenges(&challenges).unwrap();
@@ -195,7 +196,7 @@ fn a_server_that_forgot_its_nonces_may_challenge_again_after_a_success() {
 
 #[test]
 fn the_weakest_algorithm_can_be_set_at_both_ends() {
-    let strict = Verifier::new("r", &[1; 32], LIFETIME, &[Algorithm::Sha256]);
+    let mut strict = Verifier::new("r", &[1; 32], LIFETIME, &[Algorithm::Sha256]);
     let challenges = strict.challenges(NOW, b"", false);
     assert_eq!(challenges.len(), 1);
     let old = Challenge::parse("Digest realm=\"r\", nonce=\"n\"").unwrap();

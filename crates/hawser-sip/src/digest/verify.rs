@@ -6,19 +6,21 @@ use hawser_types::Instant;
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 
+use super::counts::{CountLimits, Counts};
 use super::nonce::{Age, Nonces};
 use super::{Algorithm, Challenge, Counted, Credentials, Secret};
 use crate::message::Method;
 use crate::uri::Uri;
 
-/// Challenges clients and verifies what they answer, without any memory of them.
+/// Challenges clients and verifies what they answer.
 ///
-/// Within the lifetime of a nonce the same proof is accepted again, for the same method and URI
-/// and from the same sender.
+/// A proof is accepted once. Nothing is remembered of clients but the counts of right proofs, so
+/// whoever knows no password leaves nothing.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     realm: String,
     nonces: Nonces,
+    counts: Counts,
     algorithms: Vec<Algorithm>,
 }
 
@@ -35,8 +37,9 @@ pub enum AuthFault {
     /// The nonce was not made here, or for another sender.
     #[error("the nonce was not made here")]
     Nonce,
-    /// The nonce is too old: the client may try again at once.
-    #[error("the nonce is too old")]
+    /// The proof is right, and the nonce is too old or its count was there before: the client may
+    /// try again at once with a new nonce.
+    #[error("the nonce is too old, or the count was there before")]
     Stale,
     /// It is for another URI.
     #[error("the proof is for another URI")]
@@ -58,6 +61,7 @@ impl Verifier {
         Self {
             realm: realm.to_owned(),
             nonces: Nonces::new(key, lifetime),
+            counts: Counts::new(lifetime, COUNT_LIMITS),
             algorithms: algorithms.to_vec(),
         }
     }
@@ -71,9 +75,9 @@ impl Verifier {
     /// Returns one challenge for each algorithm. `context` is what the nonce is bound to, such as
     /// the sender's address.
     #[must_use]
-    pub fn challenges(&self, now: Instant, context: &[u8], is_stale: bool) -> Vec<Challenge> {
-        self.algorithms
-            .iter()
+    pub fn challenges(&mut self, now: Instant, context: &[u8], is_stale: bool) -> Vec<Challenge> {
+        let algorithms = self.algorithms.iter();
+        algorithms
             .map(|algorithm| Challenge {
                 realm: self.realm.clone(),
                 nonce: self.nonces.make(now, context),
@@ -85,13 +89,14 @@ impl Verifier {
             .collect()
     }
 
-    /// Verifies a proof by the secret of the user that it names. For a user that is not known,
-    /// give the secret of a password that nobody has: the answer takes as long then.
+    /// Verifies a proof by the secret of the user that it names, and takes its count if it is
+    /// right. For a user that is not known, give the secret of a password that nobody has: the
+    /// answer takes as long then.
     ///
     /// # Errors
     /// See [`AuthFault`].
     pub fn verify(
-        &self,
+        &mut self,
         now: Instant,
         context: &[u8],
         credentials: &Credentials,
@@ -106,9 +111,8 @@ impl Verifier {
         if !is_accepted || credentials.algorithm != secret.algorithm {
             return Err(AuthFault::Algorithm);
         }
-        if credentials.counted.is_none() {
-            return Err(AuthFault::NotCounted);
-        }
+        let counted = credentials.counted.as_ref();
+        let count = counted.ok_or(AuthFault::NotCounted)?.count;
         let named: Result<Uri, _> = credentials.uri.parse();
         if !named.is_ok_and(|named| named.is_equivalent(uri)) {
             return Err(AuthFault::Uri);
@@ -121,7 +125,10 @@ impl Verifier {
             // Only who knows the password learns that the nonce alone is too old.
             _ if !is_right => Err(AuthFault::Wrong),
             Age::Stale => Err(AuthFault::Stale),
-            Age::Fresh => Ok(()),
+            Age::Fresh(nonce) => match self.counts.take(now, &credentials.username, nonce, count) {
+                true => Ok(()),
+                false => Err(AuthFault::Stale),
+            },
         }
     }
 }
@@ -139,3 +146,10 @@ pub(super) fn response(credentials: &Credentials, secret: &Secret, method: &Meth
         None => algorithm.hash(&[&secret.hash, &credentials.nonce, &request]),
     }
 }
+
+/// A user has as many nonces as hosts, and a program that asks for a new one each time has some
+/// more. All together are about 20 MB.
+const COUNT_LIMITS: CountLimits = CountLimits {
+    each: 32,
+    all: 100_000,
+};

@@ -190,6 +190,27 @@ fn a_user_registers_and_who_does_not_know_the_password_leaves_nothing() {
 }
 
 #[test]
+fn an_overheard_proof_registers_nobody_again() {
+    let mut stage = Stage::new();
+    let request = stage.proven("192.0.2.1:5060", &["<sip:alice@192.0.2.1>"]);
+    let accepted = answer(&stage.send("192.0.2.1:5060", request.clone()));
+    assert_eq!(accepted.status, StatusCode::OK);
+    // Whoever has heard it sends it from the same address, as a request of his own.
+    let mut forged = stage.request(Method::Register, ALICE, ALICE);
+    forged.uri = request.uri.clone();
+    let proof = request.headers.raw(&HeaderName::Authorization).next();
+    forged.headers.push(HeaderName::Authorization, proof.unwrap());
+    forged.headers.push(HeaderName::Contact, "<sip:eve@203.0.113.66>");
+    let refused = answer(&stage.send("192.0.2.1:5060", forged));
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    let challenge = refused.headers.raw(&HeaderName::WwwAuthenticate).next();
+    assert!(Challenge::parse(challenge.unwrap()).unwrap().is_stale);
+    let bindings = stage.directory.location().lookup(stage.now, ALICE);
+    let contacts: Vec<_> = bindings.iter().map(|it| it.contact.to_string()).collect();
+    assert_eq!(contacts, ["<sip:alice@192.0.2.1>"]);
+}
+
+#[test]
 fn a_cancel_and_an_ack_of_nothing_are_no_more_than_answered() {
     let mut stage = Stage::new();
     stage.register(&["<sip:alice@192.0.2.1>"]);

@@ -185,6 +185,13 @@ impl Transactions {
         (self.clients.len(), self.servers.len())
     }
 
+    /// Whether a request has come before, or is the ACK of one that has.
+    #[must_use]
+    pub fn is_known(&self, request: &Request) -> bool {
+        let essentials = request.essentials();
+        essentials.is_ok_and(|it| self.server_keys.contains_key(&Key::of_server(request, &it)))
+    }
+
     /// Whether the INVITE that a CANCEL gives up is known.
     #[must_use]
     pub fn has_cancelled(&self, cancel: &Request) -> bool {
