@@ -24,10 +24,11 @@ use crate::digest::Verifier;
 use crate::fields::{Transport, Via};
 use crate::framer::Framed;
 use crate::message::{
-    Datagram, Malformed, Message, Method, Request, Response, StatusCode, read_datagram,
+    Datagram, Glance, Malformed, Message, Method, Request, Response, StatusCode, glance,
+    read_datagram,
 };
 use crate::proxy::{Decision, Forward, Proxy};
-use crate::registrar::{Admission, Location, Registrar, Users};
+use crate::registrar::{Location, Registrar, Users};
 use crate::transaction::{Config, Event, Flow, TransactionId, Transactions, Transmit};
 use crate::words::Words;
 use answers::{overloaded, own, to_cancel};
@@ -37,7 +38,7 @@ use flows::Flows;
 use forwarding::{Forwarding, Step};
 use hop::next_hop;
 pub use output::{DirectoryCounts, Output};
-use source::{Admitted, Source};
+use source::{Admissions, Admitted, Source};
 
 /// A directory.
 ///
@@ -47,7 +48,7 @@ use source::{Admitted, Source};
 pub struct Directory {
     config: DirectoryConfig,
     users: Box<dyn Users + Send>,
-    admission: Admission,
+    admissions: Admissions,
     transactions: Transactions,
     registrar: Registrar,
     proxy: Proxy,
@@ -77,7 +78,7 @@ impl Directory {
         transactions.max_servers = config.max_requests;
         transactions.max_clients = config.max_forwarded.saturating_mul(2);
         Self {
-            admission: Admission::new(config.admission.clone()),
+            admissions: Admissions::new(&config.admission),
             transactions: Transactions::new(transactions),
             registrar: Registrar::new(domains, verifier, config.locations.clone(), TAG),
             proxy: Proxy::new(config.own.clone(), config.domains.clone(), seed),
@@ -120,7 +121,8 @@ impl Directory {
         self.flows.stream_count()
     }
 
-    /// Takes a datagram that has come from `source` to the socket with this number.
+    /// Takes a datagram that has come from `source` to the socket with this number. It is counted
+    /// before it is read.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -129,10 +131,19 @@ impl Directory {
         bytes: &Bytes,
     ) {
         let from = Source::Datagrams((socket, source));
+        let answer = match glance(bytes) {
+            Glance::KeepAlive => return,
+            Glance::Answer => self.flows.admit_answer(now, (socket, source)),
+            Glance::Request => None,
+        };
+        if !answer.unwrap_or_else(|| self.admissions.admit_datagram(now, source)) {
+            self.counts.over_limit += 1;
+            return;
+        }
         match read_datagram(bytes, &self.config.messages) {
             Ok(Datagram::Message { message, .. }) => self.handle_message(now, from, message),
             Ok(Datagram::KeepAlive) => {}
-            Err(malformed) => self.handle_malformed(now, from, &malformed),
+            Err(malformed) => self.handle_malformed(from, &malformed),
         }
     }
 
@@ -143,7 +154,7 @@ impl Directory {
         transport: Transport,
         source: SocketAddr,
     ) -> Option<Flow> {
-        let is_admitted = self.admission.admit(now, source.ip());
+        let is_admitted = self.admissions.admit_stream(now, source);
         let end = (transport, source);
         let flow = is_admitted.then(|| self.flows.open(now, end, self.config.messages));
         if flow.flatten().is_none() {
@@ -172,7 +183,7 @@ impl Directory {
                     self.outputs.push_back(Output::Stream { flow, bytes });
                 }
                 Framed::Malformed(malformed) => {
-                    self.handle_malformed(now, from, &malformed);
+                    self.handle_malformed(from, &malformed);
                     self.close(flow);
                 }
             }
@@ -241,11 +252,9 @@ impl Directory {
         }
     }
 
-    fn handle_malformed(&mut self, now: Instant, from: Source, malformed: &Malformed) {
+    fn handle_malformed(&mut self, from: Source, malformed: &Malformed) {
         self.counts.malformed += 1;
-        if self.admission.admit(now, from.address().ip())
-            && let Some(answer) = malformed.answer(TAG)
-        {
+        if let Some(answer) = malformed.answer(TAG) {
             self.answer(from, &answer);
         }
     }
@@ -259,10 +268,12 @@ impl Directory {
                 return self.react(now, None);
             }
         };
-        if !self.admission.admit(now, from.address().ip()) {
+        // Datagrams were counted before they were read.
+        if let Source::Stream(_, source) = from
+            && !self.admissions.admit_stream(now, source)
+        {
             self.counts.over_limit += 1;
-            // A datagram that is dropped comes again by itself.
-            if matches!(from, Source::Stream(..)) && request.method != Method::Ack {
+            if request.method != Method::Ack {
                 self.answer(from, &overloaded(&request));
             }
             return;
@@ -281,6 +292,10 @@ impl Directory {
             return self.react(now, None);
         }
         let admitted = match self.admit(now, source.ip(), &request) {
+            Ok(admitted @ Admitted::Registers(_)) => {
+                self.admissions.keep(now, from);
+                admitted
+            }
             Ok(admitted) => admitted,
             Err(Some(answer)) => return self.answer(from, &answer),
             Err(None) => return,

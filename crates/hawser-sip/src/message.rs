@@ -18,7 +18,7 @@ pub use headers::{HeaderFault, Headers};
 pub use method::Method;
 pub use name::HeaderName;
 pub use read::{Datagram, Fault, Limits, Malformed, StartLineFault, read_datagram};
-pub(crate) use read::{Scan, scan};
+pub(crate) use read::{Glance, Scan, glance, scan};
 pub use status::StatusCode;
 
 use crate::uri::Uri;

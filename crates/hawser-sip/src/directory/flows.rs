@@ -9,7 +9,7 @@ use hawser_types::Instant;
 use crate::fields::Transport;
 use crate::framer::Framer;
 use crate::message::Limits;
-use crate::registrar::sender;
+use crate::registrar::{Allowance, sender};
 use crate::transaction::Flow;
 
 /// The far end of datagrams: the socket that hears them, and an address.
@@ -19,11 +19,19 @@ pub(super) type Datagrams = (u32, SocketAddr);
 #[derive(Debug)]
 pub(super) struct Flows {
     next: u64,
-    datagrams: BTreeMap<Datagrams, (Flow, Instant)>,
+    datagrams: BTreeMap<Datagrams, Used>,
     by_number: BTreeMap<u64, Datagrams>,
     swept: Instant,
     streams: BTreeMap<u64, Stream>,
     max_streams: usize,
+}
+
+/// An address that datagrams go to.
+#[derive(Debug)]
+struct Used {
+    flow: Flow,
+    at: Instant,
+    answers: Allowance,
 }
 
 /// A connection.
@@ -58,14 +66,14 @@ impl Flows {
 
     /// The flow of datagrams from and to an address; `None` while there are too many.
     pub(super) fn datagrams(&mut self, now: Instant, to: Datagrams) -> Option<Flow> {
-        if let Some((flow, used)) = self.datagrams.get_mut(&to) {
-            *used = now;
-            return Some(*flow);
+        if let Some(used) = self.datagrams.get_mut(&to) {
+            used.at = now;
+            return Some(used.flow);
         }
         if self.datagrams.len() >= MAX_DATAGRAMS && now.since(self.swept) >= SWEEP {
             self.swept = now;
             self.datagrams
-                .retain(|_, (_, used)| now.since(*used) < DATAGRAMS_USED);
+                .retain(|_, used| now.since(used.at) < DATAGRAMS_USED);
             let datagrams = &self.datagrams;
             self.by_number.retain(|_, to| datagrams.contains_key(to));
         }
@@ -73,9 +81,20 @@ impl Flows {
             return None;
         }
         let flow = self.new_flow(false);
-        self.datagrams.insert(to, (flow, now));
+        let used = Used {
+            flow,
+            at: now,
+            answers: Allowance::default(),
+        };
+        self.datagrams.insert(to, used);
         self.by_number.insert(flow.number, to);
         Some(flow)
+    }
+
+    /// Whether an answer from there may be read; `None` where nothing was sent to.
+    pub(super) fn admit_answer(&mut self, now: Instant, from: Datagrams) -> Option<bool> {
+        let used = self.datagrams.get_mut(&from)?;
+        Some(used.answers.take(now, MAX_ANSWERS, ANSWER_PAUSE))
     }
 
     pub(super) fn datagrams_of(&self, flow: Flow) -> Option<Datagrams> {
@@ -164,6 +183,9 @@ impl Flows {
 const MAX_DATAGRAMS: usize = 65_536;
 /// Longer than any transaction lasts.
 const DATAGRAMS_USED: Duration = Duration::from_secs(256);
+/// Answers of one address at once, and the time for one more: some for each request that it gets.
+const MAX_ANSWERS: u32 = 1000;
+const ANSWER_PAUSE: Duration = Duration::from_millis(4);
 const SWEEP: Duration = Duration::from_secs(5);
 /// One sender may have this part of all streams.
 const MOST_PART: usize = 8;

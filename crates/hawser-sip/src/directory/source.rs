@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use hawser_types::Instant;
+
 use super::flows::Datagrams;
 use crate::proxy::Forward;
-use crate::registrar::Registrant;
+use crate::registrar::{Admission, AdmissionLimits, Registrant};
 use crate::transaction::Flow;
 
 /// Where a message has come from.
@@ -27,6 +29,39 @@ impl Source {
     pub(super) fn address(self) -> SocketAddr {
         match self {
             Self::Datagrams((_, address)) | Self::Stream(_, address) => address,
+        }
+    }
+}
+
+/// How much is taken from whom. The address of a datagram may be forged, that of a stream is not:
+/// each kind has a table of its own.
+#[derive(Debug)]
+pub(super) struct Admissions {
+    datagrams: Admission,
+    streams: Admission,
+}
+
+impl Admissions {
+    pub(super) fn new(limits: &AdmissionLimits) -> Self {
+        Self {
+            datagrams: Admission::new(limits.clone()),
+            streams: Admission::new(limits.clone()),
+        }
+    }
+
+    pub(super) fn admit_datagram(&mut self, now: Instant, source: SocketAddr) -> bool {
+        self.datagrams.admit(now, source.ip())
+    }
+
+    /// A connection, or a request that has come over one.
+    pub(super) fn admit_stream(&mut self, now: Instant, source: SocketAddr) -> bool {
+        self.streams.admit(now, source.ip())
+    }
+
+    /// A right proof has come from there, for a nonce that was sent there.
+    pub(super) fn keep(&mut self, now: Instant, from: Source) {
+        if let Source::Datagrams((_, source)) = from {
+            self.datagrams.keep(now, source.ip());
         }
     }
 }

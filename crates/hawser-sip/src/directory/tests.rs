@@ -285,6 +285,59 @@ fn strangers_who_ask_too_often_are_not_answered_and_leave_nothing() {
 }
 
 #[test]
+fn what_comes_too_often_is_not_even_read() {
+    let mut stage = Stage::new();
+    let nonsense = Bytes::from_static(b"nonsense");
+    let stray = Bytes::from_static(b"SIP/2.0 200 OK\r\n\r\n");
+    for number in 0..400 {
+        let bytes = [&nonsense, &stray][number % 2];
+        stage
+            .directory
+            .handle_datagram(stage.now, 0, at(CALLER), bytes);
+    }
+    let counts = stage.directory.counts();
+    assert_eq!((counts.malformed, counts.over_limit), (20, 360));
+    assert!(stage.outputs().is_empty() && stage.holds_nothing());
+}
+
+#[test]
+fn who_was_asked_may_answer_more_often_than_others_ask() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let (to, forwarded) = sent(&stage.send(CALLER, invite));
+    let ringing = respond(&forwarded, StatusCode::RINGING);
+    let mut rings = || stage.send(&to.to_string(), ringing.clone()).len();
+    let passed: usize = (0..1200).map(|_| rings()).sum();
+    assert_eq!(passed, 1000);
+}
+
+#[test]
+fn forged_addresses_keep_neither_streams_nor_users_out() {
+    let mut stage = Stage::with(|config| config.admission.max_senders = 100);
+    let alice = "192.0.2.1:5060";
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let request = stage.request(Method::Options, "sip:eve@example.net", "sip:example.org");
+    for number in 0..1000_u32 {
+        let forged = SocketAddr::from(((0x0a00_0000 + number).to_be_bytes(), 5060));
+        stage.send(&forged.to_string(), request.clone());
+    }
+    // Nobody new is heard by datagrams.
+    assert_eq!(stage.send("203.0.113.9:5060", request.clone()), []);
+    // A user is, and so is who has connected.
+    assert_eq!(stage.send(alice, request.clone()).len(), 1);
+    let (now, source) = (stage.now, at("203.0.113.9:40000"));
+    let flow = stage
+        .directory
+        .handle_connection(now, Transport::Tcp, source)
+        .expect("streams have places of their own");
+    let mut request = request;
+    request.headers.push(HeaderName::ContentLength, 0);
+    stage.directory.handle_bytes(now, flow, &request.to_bytes());
+    assert_eq!(answer(&stage.outputs()).status, StatusCode::OK);
+}
+
+#[test]
 fn a_call_goes_to_the_preferred_contact_and_to_the_next_one_when_that_refuses() {
     let mut stage = Stage::new();
     stage.register(&[

@@ -183,6 +183,26 @@ pub fn read_datagram(bytes: &Bytes, limits: &Limits) -> Result<Datagram, Box<Mal
     Ok(Datagram::Message { message, excess })
 }
 
+/// What a datagram seems to be at first sight, before it is worth while to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Glance {
+    /// [`Datagram::KeepAlive`].
+    KeepAlive,
+    /// An answer, if it is a message at all.
+    Answer,
+    /// A request, if it is a message at all.
+    Request,
+}
+
+/// Looks at a datagram without reading it.
+pub(crate) fn glance(bytes: &[u8]) -> Glance {
+    match &bytes[line_ends(bytes)..] {
+        [] => Glance::KeepAlive,
+        rest if rest.starts_with(b"SIP/") => Glance::Answer,
+        _ => Glance::Request,
+    }
+}
+
 /// Bytes of line ends in front of a message, which are skipped (RFC 3261 §7.5).
 pub(crate) fn line_ends(bytes: &[u8]) -> usize {
     let pairs = bytes.chunks_exact(2);

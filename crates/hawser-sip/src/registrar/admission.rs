@@ -32,11 +32,29 @@ impl Default for AdmissionLimits {
 #[derive(Debug)]
 pub struct Admission {
     limits: AdmissionLimits,
-    /// When the allowance of each sender is whole again.
-    senders: BTreeMap<IpAddr, Instant>,
-    others: Instant,
+    /// Those who have asked lately.
+    senders: BTreeMap<IpAddr, Allowance>,
+    /// Those who have shown that they are at their address, and until when they keep their place.
+    known: BTreeMap<IpAddr, (Allowance, Instant)>,
+    others: Allowance,
     /// When those were removed last that are whole again.
     swept: Instant,
+}
+
+/// What somebody may ask for: when it is whole again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowance(Instant);
+
+impl Allowance {
+    /// Takes one of a burst of so many, which comes back after `pause`. Whether there was one.
+    pub(crate) fn take(&mut self, now: Instant, burst: u32, pause: Duration) -> bool {
+        let next = now.max(self.0) + pause;
+        let is_there = next.since(now) <= pause.saturating_mul(burst);
+        if is_there {
+            self.0 = next;
+        }
+        is_there
+    }
 }
 
 impl Admission {
@@ -46,31 +64,45 @@ impl Admission {
         Self {
             limits,
             senders: BTreeMap::new(),
-            others: Instant::ZERO,
+            known: BTreeMap::new(),
+            others: Allowance::default(),
             swept: Instant::ZERO,
         }
     }
 
     /// Whether a request from `source` is let in. If so, it is counted.
     pub fn admit(&mut self, now: Instant, source: IpAddr) -> bool {
-        let span = self.limits.pause.saturating_mul(self.limits.burst);
+        let (burst, pause) = (self.limits.burst, self.limits.pause);
+        let sender = sender(source);
+        if let Some((own, _)) = self.known.get_mut(&sender) {
+            return own.take(now, burst, pause);
+        }
+        let span = pause.saturating_mul(burst);
         if self.senders.len() >= self.limits.max_senders && now.since(self.swept) >= span {
-            self.senders.retain(|_, whole| *whole > now);
+            self.senders.retain(|_, own| own.0 > now);
             self.swept = now;
         }
-        let sender = sender(source);
         let is_full = self.senders.len() >= self.limits.max_senders;
-        let whole = match self.senders.get_mut(&sender) {
-            Some(whole) => whole,
+        let own = match self.senders.get_mut(&sender) {
+            Some(own) => own,
             None if is_full => &mut self.others,
-            None => self.senders.entry(sender).or_insert(Instant::ZERO),
+            None => self.senders.entry(sender).or_default(),
         };
-        let next = now.max(*whole) + self.limits.pause;
-        let is_admitted = next.since(now) <= span;
-        if is_admitted {
-            *whole = next;
+        own.take(now, burst, pause)
+    }
+
+    /// Keeps a place for a sender that has shown to be at `source`, by an answer to a challenge:
+    /// those who forge addresses can't take it.
+    pub fn keep(&mut self, now: Instant, source: IpAddr) {
+        if self.known.len() >= self.limits.max_senders {
+            self.known.retain(|_, (_, until)| *until > now);
         }
-        is_admitted
+        let sender = sender(source);
+        if self.known.len() < self.limits.max_senders || self.known.contains_key(&sender) {
+            let own = self.senders.remove(&sender).unwrap_or_default();
+            let (_, until) = self.known.entry(sender).or_insert((own, now));
+            *until = now + KEPT;
+        }
     }
 }
 
@@ -84,6 +116,9 @@ pub(crate) fn sender(source: IpAddr) -> IpAddr {
         four => four,
     }
 }
+
+/// Longer than a registration lasts that is refreshed.
+const KEPT: Duration = Duration::from_secs(7200);
 
 #[cfg(test)]
 mod tests {
@@ -123,6 +158,24 @@ mod tests {
             .count();
         assert_eq!(admitted, 3);
         assert!(admission.admit(at(10), "2001:db8:0:1::".parse().unwrap()));
+    }
+
+    #[test]
+    fn who_is_known_has_an_allowance_of_his_own_while_others_forge_addresses() {
+        let mut admission = admission(2);
+        let of = |number: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
+        assert!(admission.admit(at(10), of(1)));
+        admission.keep(at(10), of(1));
+        let forged = (2..100).filter(|number| admission.admit(at(10), of(*number)));
+        assert_eq!(forged.count(), 2 + 3);
+        let own: Vec<_> = (0..3).map(|_| admission.admit(at(10), of(1))).collect();
+        assert_eq!(own, [true, true, false]);
+        // As many places are kept as there are senders; old ones make room.
+        admission.keep(at(10), of(2));
+        admission.keep(at(11), of(3));
+        assert!(!admission.known.contains_key(&of(3)));
+        admission.keep(at(10_000), of(3));
+        assert_eq!(admission.known.len(), 1);
     }
 
     #[test]
