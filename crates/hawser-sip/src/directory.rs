@@ -10,6 +10,7 @@ mod flows;
 mod forwarding;
 mod hop;
 mod output;
+mod reactions;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -21,22 +22,20 @@ use bytes::Bytes;
 use hawser_types::{Host, Instant};
 
 use crate::digest::Verifier;
-use crate::fields::{Transport, Via};
+use crate::fields::Transport;
 use crate::framer::Framed;
 use crate::message::{
-    Datagram, Glance, Malformed, Message, Method, Request, Response, StatusCode, glance,
-    read_datagram,
+    Datagram, Glance, Malformed, Message, Method, Request, Response, glance, read_datagram,
 };
-use crate::proxy::{Decision, Forward, Proxy};
+use crate::proxy::{Decision, Proxy};
 use crate::registrar::{Location, Registrar, Users};
-use crate::transaction::{Config, Event, Flow, TransactionId, Transactions, Transmit};
+use crate::transaction::{Config, Flow, Transactions, Transmit};
 use crate::words::Words;
 use answers::{overloaded, own, to_cancel};
 pub use config::DirectoryConfig;
 use config::TAG;
 use flows::Flows;
-use forwarding::{Forwarding, Step};
-use hop::next_hop;
+use forwarding::Forwarding;
 pub use output::{DirectoryCounts, Output};
 use source::{Admissions, Admitted, Source};
 
@@ -347,132 +346,6 @@ impl Directory {
             Source::Datagrams((socket, to)) => Output::Datagram { socket, to, bytes },
             Source::Stream(flow, _) => Output::Stream { flow, bytes },
         });
-    }
-
-    /// Does what follows from what has happened. `admitted` is for the request that has just come,
-    /// with the address that it came from.
-    fn react(&mut self, now: Instant, mut admitted: Option<(IpAddr, Admitted)>) {
-        loop {
-            if let Some(event) = self.transactions.poll_event() {
-                self.handle_event(now, event, &mut admitted);
-            } else if let Some(step) = self.forwarding.poll_step() {
-                self.take_step(now, step);
-            } else {
-                return;
-            }
-        }
-    }
-
-    fn handle_event(
-        &mut self,
-        now: Instant,
-        event: Event,
-        admitted: &mut Option<(IpAddr, Admitted)>,
-    ) {
-        match event {
-            Event::Request {
-                id,
-                flow,
-                request,
-                cancels,
-            } => match admitted.take() {
-                Some((_, Admitted::Registers(registrant))) => {
-                    self.counts.registers += 1;
-                    let stream = flow.is_reliable.then_some(flow);
-                    let answer = self.registrar.register(now, &request, &registrant, stream);
-                    self.respond(now, id, &answer);
-                }
-                Some((source, Admitted::Reaches(targets))) => {
-                    self.counts.forwarded += 1;
-                    self.forwarding.start(now, id, source, request, targets);
-                }
-                _ => self.handle_cancel(now, id, &request, cancels),
-            },
-            Event::Ack { request, .. } => self.forward_ack(now, &request),
-            Event::Response { id, response } => {
-                if let Some((answer, _)) = self.proxy.handle_response(&response, |_| true) {
-                    self.forwarding.handle_response(now, id, answer);
-                }
-            }
-            Event::Failed { id, .. } => self.forwarding.handle_failure(now, id),
-            Event::Abandoned { id } => self.forwarding.handle_abandoned(now, id),
-            // RFC 6026 §8.7: it belongs to nothing.
-            Event::Stray { .. } => {}
-        }
-    }
-
-    fn handle_cancel(
-        &mut self,
-        now: Instant,
-        id: TransactionId,
-        request: &Request,
-        cancels: Option<TransactionId>,
-    ) {
-        self.respond(now, id, &to_cancel(request, cancels.is_some()));
-        if let Some(cancelled) = cancels {
-            self.forwarding.handle_cancel(now, cancelled);
-        }
-    }
-
-    /// The ACK for a 2xx goes on without a transaction.
-    fn forward_ack(&mut self, now: Instant, ack: &Request) {
-        let decision = self.proxy.handle_request(now, ack, self.location());
-        let Decision::Forward(targets) = decision else {
-            return;
-        };
-        let first = targets.into_iter().next();
-        let Some((flow, request)) = first.and_then(|forward| self.prepare(now, forward)) else {
-            return;
-        };
-        let output = self.output(flow, request.to_bytes());
-        self.outputs.extend(output);
-    }
-
-    fn take_step(&mut self, now: Instant, step: Step) {
-        match step {
-            Step::Answer(id, answer) => self.respond(now, id, &answer),
-            Step::Cancel(flow, request) => {
-                // Where it can't be sent, the request ends by itself.
-                let _ = self.transactions.send(now, flow, request);
-            }
-            Step::Try(id, forward) => {
-                let Some((flow, request)) = self.prepare(now, forward) else {
-                    let status = StatusCode::TEMPORARILY_UNAVAILABLE;
-                    return self.forwarding.handle_refusal(now, id, status);
-                };
-                match self.transactions.send(now, flow, request.clone()) {
-                    Ok(branch) => {
-                        let sent = (flow, request);
-                        self.forwarding.handle_sent(now, id, branch, sent);
-                    }
-                    Err(_) => {
-                        let status = StatusCode::SERVICE_UNAVAILABLE;
-                        self.forwarding.handle_refusal(now, id, status);
-                    }
-                }
-            }
-        }
-    }
-
-    fn respond(&mut self, now: Instant, id: TransactionId, answer: &Response) {
-        // Who has asked may be gone.
-        let _ = self.transactions.respond(now, id, answer);
-    }
-
-    /// Returns a request as it is sent, and over which flow; `None` where its target can't be
-    /// reached from here.
-    fn prepare(&mut self, now: Instant, mut forward: Forward) -> Option<(Flow, Request)> {
-        let hop = next_hop(now, &self.config, &mut self.flows, &forward)?;
-        let (transport, flow) = (hop.transport, hop.flow);
-        if let Some(to) = hop.connects {
-            self.outputs.push_back(Output::Connect { flow, to });
-        }
-        let own = &self.config.own;
-        let mut via = Via::new(transport, own.host.clone(), own.port);
-        via.params.set_flag("rport");
-        let word = self.words.next_word();
-        Proxy::add_via(&mut forward, via, &word);
-        Some((flow, forward.request))
     }
 }
 

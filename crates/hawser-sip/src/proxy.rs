@@ -1,19 +1,21 @@
 //! What a proxy does with a request and with its answers (RFC 3261 §16): the decisions, without the
 //! transactions that carry them out.
 
+mod forward;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use hawser_types::{Host, Instant};
 use ring::hmac;
-use subtle::ConstantTimeEq as _;
 
-use crate::fields::{MaxForwards, NameAddr, Via};
+use crate::fields::{MaxForwards, Via};
 use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
 use crate::registrar::Location;
-use crate::transaction::Flow;
 use crate::uri::{SipUri, Uri};
+use forward::Common;
+pub use forward::Forward;
 
 /// A proxy for some domains.
 #[derive(Debug)]
@@ -33,19 +35,6 @@ pub enum Decision {
     Own,
     /// It goes to each of these, the preferred ones first.
     Forward(Vec<Forward>),
-}
-
-/// A request on its way to one target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forward {
-    /// The request, without the Via of this proxy: see [`Proxy::add_via`].
-    pub request: Request,
-    /// Where it is sent.
-    pub next_hop: Uri,
-    /// The stream over which the target has registered, to be preferred while it is open.
-    pub stream: Option<Flow>,
-    /// What tells the proxy that it has seen this request.
-    mark: String,
 }
 
 impl Proxy {
@@ -91,15 +80,9 @@ impl Proxy {
         Some(answer)
     }
 
-    /// Puts the Via of this proxy on a request; `unique` is a token that was not used before.
-    pub fn add_via(forward: &mut Forward, mut via: Via, unique: &str) {
-        let branch = format!("z9hG4bK{unique}.{}", forward.mark);
-        via.params.set("branch", &branch);
-        forward.request.headers.push_front(HeaderName::Via, via);
-    }
-
-    /// Takes this proxy's Via off an answer (RFC 3261 §16.7), and returns it with the hop that it
-    /// goes to. `None` where nobody is left, or the first Via is not this proxy's: `is_own`.
+    /// Takes this proxy's Via off an answer (RFC 3261 §16.7), gives the caller the way that he may
+    /// use, and returns it with the hop that it goes to. `None` where nobody is left, or the first
+    /// Via is not this proxy's: `is_own`.
     #[must_use]
     pub fn handle_response(
         &self,
@@ -118,6 +101,7 @@ impl Proxy {
         for via in vias[1..].iter().rev() {
             answer.headers.push_front(HeaderName::Via, via);
         }
+        self.record_for_caller(&mut answer);
         Some((answer, next.clone()))
     }
 
@@ -129,24 +113,34 @@ impl Proxy {
     ) -> Result<Decision, Refusal> {
         let mark = self.check(request)?;
         let mut request = request.clone();
-        let was_recorded = self.take_own_route(&mut request)?;
+        let way = self.take_own_route(&mut request)?;
         let hops = request.headers.max_forwards().ok().flatten();
         let hops = hops.map_or(DEFAULT_HOPS, |hops| hops.0 - 1);
         request
             .headers
             .set(HeaderName::MaxForwards, MaxForwards(hops));
-        // Elsewhere only along a way that this proxy has recorded: it is no relay.
-        let is_known = was_recorded && request.headers.to().is_ok_and(|to| to.tag().is_some());
         let is_served = self.served(&request.uri).is_some();
-        let is_inside = is_served && !request.headers.contains(&HeaderName::Route);
-        if !is_known && !is_inside {
-            let reason = "the domain is not served here";
+        if is_served && !request.headers.contains(&HeaderName::Route) {
+            return self.targets(now, request, mark, location);
+        }
+        // Elsewhere only along a way that this proxy has recorded: it is no relay.
+        let is_within = request.headers.to().is_ok_and(|to| to.tag().is_some());
+        let way = way.filter(|_| is_within);
+        let stream = way.and_then(|way| self.follow(now, &way, &request, location));
+        let Some(stream) = stream else {
+            let reason = match is_within {
+                true => "the way was not recorded here, or leads elsewhere",
+                false => "the domain is not served here",
+            };
             return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
-        }
-        if !is_served {
-            return Ok(Decision::Forward(vec![Forward::onward(request, mark)]));
-        }
-        self.targets(now, &request, &mark, location)
+        };
+        let common = Common {
+            request,
+            mark,
+            record: None,
+        };
+        let onward = Forward::onward(common.into(), stream);
+        Ok(Decision::Forward(vec![onward]))
     }
 
     /// RFC 3261 §16.3. Returns the mark of the request.
@@ -180,32 +174,6 @@ impl Proxy {
         }
     }
 
-    /// Takes this proxy off the way of the request (RFC 3261 §16.4). Returns whether it has
-    /// recorded that way for this call.
-    fn take_own_route(&self, request: &mut Request) -> Result<bool, Refusal> {
-        let bad = |fault: crate::message::HeaderFault| {
-            Refusal::new(StatusCode::BAD_REQUEST, fault.to_string())
-        };
-        let mut routes = request.headers.routes(HeaderName::Route).map_err(bad)?;
-        // Who routes as before RFC 3261 has put this proxy into the request's URI.
-        if self.is_own(&request.uri)
-            && let Some(last) = routes.pop()
-        {
-            let own = std::mem::replace(&mut request.uri, last.uri);
-            routes.insert(0, NameAddr::new(own));
-        }
-        let mut was_recorded = false;
-        if routes.first().is_some_and(|route| self.is_own(&route.uri)) {
-            let own = routes.remove(0);
-            was_recorded = self.has_recorded(&own.uri, request);
-        }
-        request.headers.remove(&HeaderName::Route);
-        for route in routes {
-            request.headers.push(HeaderName::Route, route);
-        }
-        Ok(was_recorded)
-    }
-
     fn is_own(&self, uri: &Uri) -> bool {
         uri.as_sip().is_some_and(|uri| {
             let is_here = uri.host.to_canonical() == self.own.host.to_canonical();
@@ -231,24 +199,12 @@ impl Proxy {
             HeaderName::Route,
         ];
         let fields = names.iter().flat_map(|name| request.headers.raw(name));
-        self.seal(&uri, fields)
+        self.seal(std::iter::once(uri.as_str()).chain(fields))
     }
 
-    /// Shows that this proxy has recorded a way for the call of a request. `route` is no URI, so
-    /// that it is never a mark.
-    fn route_seal(&self, request: &Request) -> String {
-        self.seal("route", request.headers.raw(&HeaderName::CallId))
-    }
-
-    fn has_recorded(&self, route: &Uri, request: &Request) -> bool {
-        let seal = route.as_sip().and_then(|uri| uri.param(ROUTE_SEAL));
-        let expected = self.route_seal(request);
-        seal.is_some_and(|seal| seal.as_bytes().ct_eq(expected.as_bytes()).into())
-    }
-
-    fn seal<'a>(&self, first: &'a str, others: impl Iterator<Item = &'a str>) -> String {
+    fn seal<'a>(&self, texts: impl Iterator<Item = &'a str>) -> String {
         let mut context = hmac::Context::with_key(&self.key);
-        for text in std::iter::once(first).chain(others) {
+        for text in texts {
             context.update(&(text.len() as u64).to_be_bytes());
             context.update(text.as_bytes());
         }
@@ -257,21 +213,6 @@ impl Proxy {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect()
-    }
-}
-
-impl Forward {
-    /// The request as it is, to its next hop.
-    fn onward(request: Request, mark: String) -> Self {
-        let routes = request.headers.routes(HeaderName::Route);
-        let first = routes.unwrap_or_default().into_iter().next();
-        let next_hop = first.map_or_else(|| request.uri.clone(), |route| route.uri);
-        Self {
-            request,
-            next_hop,
-            stream: None,
-            mark,
-        }
     }
 }
 
@@ -291,7 +232,5 @@ pub fn best(responses: &[Response]) -> Option<&Response> {
     })
 }
 
-/// The parameter of this proxy in Record-Route, without which a Route is a stranger's.
-const ROUTE_SEAL: &str = "d";
 /// For a request that has none (RFC 3261 §16.6 step 3).
 const DEFAULT_HOPS: u8 = 70;

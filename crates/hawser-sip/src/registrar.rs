@@ -126,7 +126,13 @@ impl Registrar {
         outcome.unwrap_or_else(|refusal| refusal.answer(request, &self.tag))
     }
 
-    fn deny(&mut self, now: Instant, source: IpAddr, request: &Request, denial: Denial) -> Response {
+    fn deny(
+        &mut self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+        denial: Denial,
+    ) -> Response {
         let is_stale = match denial {
             Denial::Refusal(refusal) => return refusal.answer(request, &self.tag),
             Denial::Challenge { is_stale } => is_stale,

@@ -55,7 +55,8 @@ struct Call {
 struct Branch {
     id: TransactionId,
     flow: Flow,
-    request: Request,
+    /// What would give it up.
+    cancel: Request,
     state: BranchState,
 }
 
@@ -117,13 +118,14 @@ impl Forwarding {
         self.advance(now, id);
     }
 
-    /// A contact was sent the request over `flow`, in the transaction `branch`.
+    /// A contact was sent the request over `flow`, in the transaction `branch`; `cancel` gives it
+    /// up.
     pub(super) fn handle_sent(
         &mut self,
         now: Instant,
         id: TransactionId,
         branch: TransactionId,
-        (flow, request): (Flow, Request),
+        (flow, cancel): (Flow, Request),
     ) {
         let Some(call) = self.calls.get_mut(&id) else {
             return;
@@ -131,7 +133,7 @@ impl Forwarding {
         call.branches.push(Branch {
             id: branch,
             flow,
-            request,
+            cancel,
             state: BranchState::Trying { is_given_up: false },
         });
         call.next_at = (!call.waiting.is_empty()).then_some(now + NEXT_AFTER);
@@ -317,7 +319,7 @@ impl Call {
 
 impl Branch {
     fn cancel(&self, steps: &mut VecDeque<Step>) {
-        steps.push_back(Step::Cancel(self.flow, self.request.to_cancel()));
+        steps.push_back(Step::Cancel(self.flow, self.cancel.clone()));
     }
 }
 

@@ -7,7 +7,6 @@ use hawser_types::{Host, Instant};
 use super::config::DirectoryConfig;
 use super::flows::Flows;
 use crate::fields::Transport;
-use crate::message::HeaderName;
 use crate::proxy::Forward;
 use crate::transaction::Flow;
 use crate::uri::Uri;
@@ -33,7 +32,6 @@ pub(super) fn next_hop(
         connects: None,
     };
     if let Some(flow) = forward.stream
-        && !forward.request.headers.contains(&HeaderName::Route)
         && let Some(stream) = flows.stream(flow)
     {
         return Some(hop(stream.transport.clone(), flow));
@@ -64,14 +62,10 @@ pub(super) fn next_hop(
 /// What a URI leads to: an address. Names are not looked up here: hosts register addresses.
 fn target(uri: &Uri) -> Option<(Transport, SocketAddr)> {
     let uri = uri.as_sip()?;
-    let transport = match uri.param("transport") {
-        _ if uri.is_secure => Transport::Tls,
-        None => Transport::Udp,
-        Some(name) if name.eq_ignore_ascii_case("udp") => Transport::Udp,
-        Some(name) if name.eq_ignore_ascii_case("tcp") => Transport::Tcp,
-        Some(name) if name.eq_ignore_ascii_case("tls") => Transport::Tls,
-        Some(_) => return None,
-    };
+    let transport = Transport::to_uri(uri);
+    if matches!(transport, Transport::Other(_)) {
+        return None;
+    }
     let Host::Ip(address) = uri.host.to_canonical() else {
         return None;
     };

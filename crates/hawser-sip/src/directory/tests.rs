@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::digest::{Algorithm, Answerer, Challenge, Secret};
 use crate::fields::Contacts;
-use crate::message::{HeaderName, Limits};
+use crate::message::{HeaderName, Limits, StatusCode};
 use crate::uri::Uri;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
@@ -199,8 +199,12 @@ fn an_overheard_proof_registers_nobody_again() {
     let mut forged = stage.request(Method::Register, ALICE, ALICE);
     forged.uri = request.uri.clone();
     let proof = request.headers.raw(&HeaderName::Authorization).next();
-    forged.headers.push(HeaderName::Authorization, proof.unwrap());
-    forged.headers.push(HeaderName::Contact, "<sip:eve@203.0.113.66>");
+    forged
+        .headers
+        .push(HeaderName::Authorization, proof.unwrap());
+    forged
+        .headers
+        .push(HeaderName::Contact, "<sip:eve@203.0.113.66>");
     let refused = answer(&stage.send("192.0.2.1:5060", forged));
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     let challenge = refused.headers.raw(&HeaderName::WwwAuthenticate).next();
@@ -331,8 +335,6 @@ fn forged_addresses_keep_neither_streams_nor_users_out() {
         .directory
         .handle_connection(now, Transport::Tcp, source)
         .expect("streams have places of their own");
-    let mut request = request;
-    request.headers.push(HeaderName::ContentLength, 0);
     stage.directory.handle_bytes(now, flow, &request.to_bytes());
     assert_eq!(answer(&stage.outputs()).status, StatusCode::OK);
 }
@@ -376,16 +378,16 @@ fn an_ack_and_a_bye_follow_the_way_of_the_call() {
     let call_id = call_id.unwrap().to_owned();
     let (_, forwarded) = sent(&stage.send(CALLER, invite));
     let mut accepted = respond(&forwarded, StatusCode::OK);
-    let route = forwarded
+    let recorded = forwarded.headers.raw(&HeaderName::RecordRoute).next();
+    accepted
         .headers
-        .raw(&HeaderName::RecordRoute)
-        .next()
-        .unwrap()
-        .to_owned();
+        .push(HeaderName::RecordRoute, recorded.unwrap());
     accepted
         .headers
         .push(HeaderName::Contact, "<sip:alice@192.0.2.1>");
-    stage.send("192.0.2.1:5060", accepted);
+    let accepted = answer(&stage.send("192.0.2.1:5060", accepted));
+    let route = accepted.headers.raw(&HeaderName::RecordRoute).next();
+    let route = route.unwrap().to_owned();
     for method in [Method::Ack, Method::Bye] {
         let mut next = stage.request(method.clone(), "sip:bob@example.net", "sip:alice@192.0.2.1");
         next.headers
@@ -394,6 +396,18 @@ fn an_ack_and_a_bye_follow_the_way_of_the_call() {
         next.headers.push(HeaderName::Route, &route);
         let (to, onward) = sent(&stage.send(CALLER, next.clone()));
         assert_eq!((to, onward.method), (at("192.0.2.1:5060"), method.clone()));
+        // Whoever calls a user may not have requests sent to others.
+        let mut elsewhere = stage.request(method.clone(), "sip:bob@example.net", "sip:x@10.0.0.5");
+        elsewhere.headers = next.headers.clone();
+        elsewhere.headers.set(
+            HeaderName::Via,
+            "SIP/2.0/UDP 192.0.2.99;branch=z9hG4bKelsewhere",
+        );
+        let outputs = stage.send(CALLER, elsewhere);
+        match method {
+            Method::Ack => assert_eq!(outputs, []),
+            _ => assert_eq!(answer(&outputs).status, StatusCode::FORBIDDEN),
+        }
         // Without the way that was recorded the directory is no relay.
         next.headers.remove(&HeaderName::Route);
         next.headers.set(HeaderName::CallId, "other");

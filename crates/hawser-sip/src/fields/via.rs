@@ -8,7 +8,7 @@ use hawser_types::Host;
 use super::Field;
 use crate::cursor::{Cursor, SyntaxFault};
 use crate::params::Params;
-use crate::uri::{port_number, read_host};
+use crate::uri::{SipUri, port_number, read_host};
 
 /// One hop that a request has come over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,17 @@ impl Transport {
         match self {
             Self::Tls => 5061,
             _ => 5060,
+        }
+    }
+
+    /// Returns what a host is reached over at a URI (RFC 3261 §19.1.2): datagrams, unless it names
+    /// another one.
+    #[must_use]
+    pub fn to_uri(uri: &SipUri) -> Self {
+        match uri.param("transport") {
+            _ if uri.is_secure => Self::Tls,
+            None => Self::Udp,
+            Some(name) => Self::named(name),
         }
     }
 

@@ -173,11 +173,11 @@ impl Server {
 
     fn forward(&mut self, forwards: Vec<Forward>) {
         assert!(forwards.len() <= 3);
-        for mut forward in forwards {
+        for forward in forwards {
             let via = self.via();
             self.branches += 1;
-            Proxy::add_via(&mut forward, via, &self.branches.to_string());
-            let _ = self.transactions.send(self.now, FLOW, forward.request);
+            let request = forward.to_request(via, &self.branches.to_string());
+            let _ = self.transactions.send(self.now, FLOW, request);
         }
     }
 

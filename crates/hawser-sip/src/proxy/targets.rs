@@ -1,19 +1,19 @@
 //! Where a request for somebody of a domain goes (RFC 3261 §16.5, §16.6).
 
+use std::sync::Arc;
+
 use hawser_types::Instant;
 
-use super::{Decision, Forward, Proxy, ROUTE_SEAL};
-use crate::fields::NameAddr;
-use crate::message::{HeaderName, Method, Refusal, Request, StatusCode};
+use super::{Common, Decision, Forward, Proxy};
+use crate::message::{Method, Refusal, Request, StatusCode};
 use crate::registrar::{Binding, Location};
-use crate::uri::Uri;
 
 impl Proxy {
     pub(super) fn targets(
         &self,
         now: Instant,
-        request: &Request,
-        mark: &str,
+        request: Request,
+        mark: String,
         location: &Location,
     ) -> Result<Decision, Refusal> {
         let Some(address) = self
@@ -25,10 +25,17 @@ impl Proxy {
         let bindings = location.lookup(now, &address);
         // A contact in a domain of this proxy would be looked up again, and two that name each
         // other would multiply a request (RFC 5393).
-        let targets: Vec<_> = bindings
-            .iter()
-            .filter(|binding| self.served(&binding.contact.uri).is_none())
-            .map(|binding| self.to_binding(request, mark, binding))
+        let reached = |binding: &&Binding| self.served(&binding.contact.uri).is_none();
+        let makes_dialog = matches!(request.method, Method::Invite | Method::Subscribe);
+        let record = makes_dialog.then(|| self.record(&request, &address));
+        let common = Arc::new(Common {
+            request,
+            mark,
+            record,
+        });
+        let targets = bindings.iter().filter(reached);
+        let targets: Vec<_> = targets
+            .map(|binding| Forward::to_binding(&common, binding))
             .collect();
         if targets.is_empty() {
             let status = match bindings.is_empty() {
@@ -38,25 +45,5 @@ impl Proxy {
             return Err(Refusal::new(status, status.reason()));
         }
         Ok(Decision::Forward(targets))
-    }
-
-    fn to_binding(&self, request: &Request, mark: &str, binding: &Binding) -> Forward {
-        let mut request = request.clone();
-        request.uri = binding.contact.uri.clone();
-        // The way to the contact, which it has registered (RFC 3327 §5.3), comes first.
-        for hop in binding.path.iter().rev() {
-            request.headers.push_front(HeaderName::Route, hop);
-        }
-        let makes_dialog = matches!(request.method, Method::Invite | Method::Subscribe);
-        if makes_dialog {
-            let mut own = self.own.clone();
-            own.set_param("lr", None);
-            own.set_param(ROUTE_SEAL, Some(&self.route_seal(&request)));
-            let own = NameAddr::new(Uri::from(own));
-            request.headers.push_front(HeaderName::RecordRoute, own);
-        }
-        let mut forward = Forward::onward(request, mark.to_owned());
-        forward.stream = binding.stream;
-        forward
     }
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::fields::{CallId, Field as _, Q};
+use crate::fields::{CallId, Field as _, NameAddr, Q};
 use crate::registrar::{Binding, Location, LocationLimits};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -57,6 +57,12 @@ fn request(method: Method, uri: &str) -> Request {
     request
 }
 
+/// A request as it leaves.
+fn sent(forward: &Forward) -> Request {
+    let via = Via::parse("SIP/2.0/UDP proxy.example").unwrap();
+    forward.to_request(via, "u1")
+}
+
 fn forwards(decision: Decision) -> Vec<Forward> {
     match decision {
         Decision::Forward(forwards) => forwards,
@@ -81,7 +87,7 @@ fn a_request_goes_to_each_contact_the_preferred_one_first() {
     let forwards = forwards(proxy().handle_request(NOW, &asked, &location));
     let ways: Vec<_> = forwards
         .iter()
-        .map(|f| (f.request.uri.to_string(), f.next_hop.to_string()))
+        .map(|f| (sent(f).uri.to_string(), f.next_hop.to_string()))
         .collect();
     let way = |uri: &str, hop: &str| (uri.to_owned(), hop.to_owned());
     assert_eq!(
@@ -91,13 +97,50 @@ fn a_request_goes_to_each_contact_the_preferred_one_first() {
             way("sip:bob@192.0.2.2", "sip:bob@192.0.2.2"),
         ]
     );
-    let headers = &forwards[0].request.headers;
+    let headers = sent(&forwards[0]).headers;
     assert_eq!(headers.max_forwards().unwrap(), Some(MaxForwards(69)));
+    let routes: Vec<_> = headers.raw(&HeaderName::Route).collect();
+    assert_eq!(routes, ["<sip:edge.example;lr>"]);
     let recorded = headers.routes(HeaderName::RecordRoute).unwrap();
-    let seal = proxy().route_seal(&asked);
-    assert_eq!(seal.len(), 16);
-    let expected = format!("sip:proxy.example:5060;lr;d={seal}");
-    assert_eq!(recorded[0].uri.to_string(), expected);
+    assert_eq!(recorded, [proxy().record(&asked, BOB)]);
+    let recorded = recorded[0].uri.to_string();
+    assert!(
+        recorded.starts_with("sip:proxy.example:5060;lr;a="),
+        "{recorded}"
+    );
+}
+
+/// The way of who was called, as a Route.
+fn called_way(proxy: &Proxy, request: &Request) -> String {
+    proxy.record(request, BOB).to_string()
+}
+
+/// The way that the caller gets with an answer to his INVITE; the answer names `contact`, and
+/// `above` stands in front of this proxy in Record-Route.
+fn caller_way(proxy: &Proxy, contact: &str, above: &str) -> String {
+    let location = location(&[("sip:bob@192.0.2.2", 1000, "")]);
+    let invite = request(Method::Invite, BOB);
+    let forward = forwards(proxy.handle_request(NOW, &invite, &location)).remove(0);
+    let mut answer = Response::new(&sent(&forward), StatusCode::OK, Some("b"));
+    answer
+        .headers
+        .push(HeaderName::Contact, format!("<{contact}>"));
+    let own = called_way(proxy, &invite);
+    answer
+        .headers
+        .push(HeaderName::RecordRoute, format!("{above}{own}"));
+    let (answer, _) = proxy.handle_response(&answer, |_| true).unwrap();
+    let routes = answer.headers.routes(HeaderName::RecordRoute).unwrap();
+    assert!(!routes.iter().any(|route| route.to_string() == own));
+    routes.last().unwrap().to_string()
+}
+
+fn bye(target: &str, route: &str) -> Request {
+    let mut bye = request(Method::Bye, target);
+    bye.headers
+        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
+    bye.headers.push(HeaderName::Route, route);
+    bye
 }
 
 #[test]
@@ -105,42 +148,101 @@ fn a_request_within_a_dialog_follows_its_way_and_no_other_leaves_the_domain() {
     let (proxy, location) = (proxy(), location(&[]));
     let mut bye = request(Method::Bye, "sip:bob@192.0.2.2");
     assert_eq!(status(proxy.handle_request(NOW, &bye, &location)), 403);
-    let own = format!("sip:proxy.example:5060;lr;d={}", proxy.route_seal(&bye));
+    let own = called_way(&proxy, &bye);
     bye.headers
-        .push(HeaderName::Route, format!("<{own}>, <sip:p2.example;lr>"));
+        .push(HeaderName::Route, format!("{own}, <sip:p2.example;lr>"));
     assert_eq!(status(proxy.handle_request(NOW, &bye, &location)), 403);
     bye.headers
         .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
     let onward = forwards(proxy.handle_request(NOW, &bye, &location));
     assert_eq!(onward[0].next_hop.to_string(), "sip:p2.example;lr");
-    assert_eq!(onward[0].request.uri.to_string(), "sip:bob@192.0.2.2");
+    assert_eq!(sent(&onward[0]).uri.to_string(), "sip:bob@192.0.2.2");
     // As before RFC 3261: this proxy is the request's URI, and its target the last route.
-    let mut old = request(Method::Bye, &own);
-    old.headers
-        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
-    old.headers.push(HeaderName::Route, "<sip:bob@192.0.2.2>");
+    let old = self::bye(own.trim_matches(['<', '>']), "<sip:bob@192.0.2.2>");
     let onward = forwards(proxy.handle_request(NOW, &old, &location));
     assert_eq!(onward[0].next_hop.to_string(), "sip:bob@192.0.2.2");
 }
 
 #[test]
+fn the_callers_way_leads_to_who_was_called_and_nowhere_else() {
+    let proxy = proxy();
+    let nobody = location(&[]);
+    let route = caller_way(&proxy, "sip:bob@192.0.2.2:5070", "");
+    let to = |target: &str, route: &str, location: &Location| {
+        proxy.handle_request(NOW, &bye(target, route), location)
+    };
+    let onward = forwards(to("sip:bob@192.0.2.2:5070;x=1", &route, &nobody));
+    assert_eq!(onward[0].next_hop.to_string(), "sip:bob@192.0.2.2:5070;x=1");
+    for elsewhere in [
+        "sip:bob@192.0.2.2",
+        "sip:bob@192.0.2.2:5070;transport=tcp",
+        "sip:bob@192.0.2.3:5070",
+        "sip:x@10.0.0.5:25;transport=tcp",
+        "sips:bob@192.0.2.2:5070",
+    ] {
+        assert_eq!(status(to(elsewhere, &route, &nobody)), 403, "{elsewhere}");
+    }
+    let by_others = format!("{route}, <sip:10.0.0.5:25;transport=tcp;lr>");
+    assert_eq!(
+        status(to("sip:bob@192.0.2.2:5070", &by_others, &nobody)),
+        403
+    );
+    // He has moved, and says so to the registrar.
+    let moved = location(&[("sip:bob@198.51.100.7:5080;transport=tcp", 1000, "")]);
+    forwards(to(
+        "sip:bob@198.51.100.7:5080;transport=TCP",
+        &route,
+        &moved,
+    ));
+    // What the caller changes in it makes it worthless.
+    for (own, changed) in [(";a=", ";a=x"), (";h=", ";x="), (";d=", ";d=0")] {
+        let forged = route.replacen(own, changed, 1);
+        assert_eq!(status(to("sip:bob@192.0.2.2:5070", &forged, &nobody)), 403);
+    }
+}
+
+#[test]
+fn the_callers_way_goes_by_the_proxies_of_who_was_called() {
+    let proxy = proxy();
+    let edge = "<sip:192.0.2.40:5062;lr>";
+    let route = caller_way(&proxy, "sip:bob@10.0.0.2", &format!("{edge}, "));
+    let to =
+        |target: &str, route: &str| proxy.handle_request(NOW, &bye(target, route), &location(&[]));
+    let onward = forwards(to("sip:bob@10.0.0.2", &format!("{route}, {edge}")));
+    assert_eq!(onward[0].next_hop.to_string(), "sip:192.0.2.40:5062;lr");
+    assert_eq!(status(to("sip:bob@10.0.0.2", &route)), 403);
+}
+
+#[test]
+fn an_answer_whose_ways_cannot_be_read_has_none() {
+    let proxy = proxy();
+    let location = location(&[("sip:bob@192.0.2.2", 1000, "")]);
+    let invite = request(Method::Invite, BOB);
+    let forward = forwards(proxy.handle_request(NOW, &invite, &location)).remove(0);
+    let mut answer = Response::new(&sent(&forward), StatusCode::OK, Some("b"));
+    let own = called_way(&proxy, &invite);
+    answer
+        .headers
+        .push(HeaderName::RecordRoute, format!("{own}, nonsense"));
+    let (answer, _) = proxy.handle_response(&answer, |_| true).unwrap();
+    assert!(!answer.headers.contains(&HeaderName::RecordRoute));
+}
+
+#[test]
 fn a_way_that_was_not_recorded_for_this_call_leads_nowhere() {
     let (proxy, location) = (proxy(), location(&[]));
-    let mut bye = request(Method::Bye, "sip:x@10.0.0.5:25;transport=tcp");
-    bye.headers
-        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
-    let mut other = bye.clone();
+    let target = "sip:x@10.0.0.5:25;transport=tcp";
+    let mut other = request(Method::Bye, target);
     other.headers.set(HeaderName::CallId, "2@a");
-    for seal in [
-        String::new(),
-        ";d".to_owned(),
-        ";d=0123456789abcdef".to_owned(),
-        format!(";d={}", proxy.route_seal(&other)),
+    let of_other = called_way(&proxy, &other);
+    for route in [
+        "<sip:proxy.example:5060;lr>",
+        "<sip:proxy.example:5060;lr;a;d>",
+        "<sip:proxy.example:5060;lr;a=Ym9i;d=0123456789abcdef>",
+        &of_other,
     ] {
-        let route = format!("<sip:proxy.example:5060;lr{seal}>");
-        bye.headers.set(HeaderName::Route, route);
-        let decision = proxy.handle_request(NOW, &bye, &location);
-        assert_eq!(status(decision), 403, "{seal}");
+        let decision = proxy.handle_request(NOW, &bye(target, route), &location);
+        assert_eq!(status(decision), 403, "{route}");
     }
     // Nor does one to a user of the domain by way of somebody else.
     let registered = self::location(&[("sip:bob@192.0.2.2", 1000, "")]);
@@ -152,10 +254,7 @@ fn a_way_that_was_not_recorded_for_this_call_leads_nowhere() {
         assert_eq!(status(decision), 403);
     }
     // The way that a router from before RFC 3261 would take.
-    let mut old = request(Method::Bye, "sip:proxy.example:5060;lr");
-    old.headers
-        .set(HeaderName::To, "<sip:bob@example.org>;tag=b");
-    old.headers.push(HeaderName::Route, "<sip:x@10.0.0.5:25>");
+    let old = bye("sip:proxy.example:5060;lr", "<sip:x@10.0.0.5:25>");
     assert_eq!(status(proxy.handle_request(NOW, &old, &location)), 403);
 }
 
@@ -181,11 +280,9 @@ fn a_request_that_comes_round_is_stopped() {
     let proxy = proxy();
     let direct = location(&[("sip:bob@192.0.2.2", 1000, "")]);
     let asked = request(Method::Options, BOB);
-    let mut forward = forwards(proxy.handle_request(NOW, &asked, &direct)).remove(0);
-    let via = Via::parse("SIP/2.0/UDP proxy.example").unwrap();
-    Proxy::add_via(&mut forward, via, "u1");
+    let forward = forwards(proxy.handle_request(NOW, &asked, &direct)).remove(0);
     // Whoever got it sends it back to the name that it was for.
-    let mut round = forward.request.clone();
+    let mut round = sent(&forward);
     round.uri = BOB.parse().unwrap();
     assert_eq!(status(proxy.handle_request(NOW, &round, &direct)), 482);
     // The mark is of this proxy's key: nobody else can make it, or be taken for it.
@@ -208,10 +305,8 @@ fn an_answer_goes_back_to_the_hop_before() {
     let proxy = proxy();
     let location = location(&[("sip:bob@192.0.2.2", 1000, "")]);
     let asked = request(Method::Options, BOB);
-    let mut forward = forwards(proxy.handle_request(NOW, &asked, &location)).remove(0);
-    let own = Via::parse("SIP/2.0/TCP proxy.example").unwrap();
-    Proxy::add_via(&mut forward, own, "u1");
-    let answer = Response::new(&forward.request, StatusCode::OK, Some("b"));
+    let forward = forwards(proxy.handle_request(NOW, &asked, &location)).remove(0);
+    let answer = Response::new(&sent(&forward), StatusCode::OK, Some("b"));
     let is_own = |via: &Via| via.host == "proxy.example".parse().unwrap();
     let (back, hop) = proxy.handle_response(&answer, is_own).unwrap();
     assert_eq!(hop.branch(), Some("z9hG4bK1"));

@@ -1,0 +1,144 @@
+//! What follows from what has happened: events of transactions, and steps of forwarding.
+
+use std::net::IpAddr;
+
+use hawser_types::Instant;
+
+use super::Directory;
+use super::answers::to_cancel;
+use super::forwarding::Step;
+use super::hop::next_hop;
+use super::output::Output;
+use super::source::Admitted;
+use crate::fields::Via;
+use crate::message::{Request, Response, StatusCode};
+use crate::proxy::{Decision, Forward};
+use crate::transaction::{Event, Flow, TransactionId};
+
+impl Directory {
+    /// Does what follows from what has happened. `admitted` is for the request that has just come,
+    /// with the address that it came from.
+    pub(super) fn react(&mut self, now: Instant, mut admitted: Option<(IpAddr, Admitted)>) {
+        loop {
+            if let Some(event) = self.transactions.poll_event() {
+                self.handle_event(now, event, &mut admitted);
+            } else if let Some(step) = self.forwarding.poll_step() {
+                self.take_step(now, step);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn handle_event(
+        &mut self,
+        now: Instant,
+        event: Event,
+        admitted: &mut Option<(IpAddr, Admitted)>,
+    ) {
+        match event {
+            Event::Request {
+                id,
+                flow,
+                request,
+                cancels,
+            } => match admitted.take() {
+                Some((_, Admitted::Registers(registrant))) => {
+                    self.counts.registers += 1;
+                    let stream = flow.is_reliable.then_some(flow);
+                    let answer = self.registrar.register(now, &request, &registrant, stream);
+                    self.respond(now, id, &answer);
+                }
+                Some((source, Admitted::Reaches(targets))) => {
+                    self.counts.forwarded += 1;
+                    self.forwarding.start(now, id, source, request, targets);
+                }
+                _ => self.handle_cancel(now, id, &request, cancels),
+            },
+            Event::Ack { request, .. } => self.forward_ack(now, &request),
+            Event::Response { id, response } => {
+                if let Some((answer, _)) = self.proxy.handle_response(&response, |_| true) {
+                    self.forwarding.handle_response(now, id, answer);
+                }
+            }
+            Event::Failed { id, .. } => self.forwarding.handle_failure(now, id),
+            Event::Abandoned { id } => self.forwarding.handle_abandoned(now, id),
+            // RFC 6026 §8.7: it belongs to nothing.
+            Event::Stray { .. } => {}
+        }
+    }
+
+    fn handle_cancel(
+        &mut self,
+        now: Instant,
+        id: TransactionId,
+        request: &Request,
+        cancels: Option<TransactionId>,
+    ) {
+        self.respond(now, id, &to_cancel(request, cancels.is_some()));
+        if let Some(cancelled) = cancels {
+            self.forwarding.handle_cancel(now, cancelled);
+        }
+    }
+
+    /// The ACK for a 2xx goes on without a transaction.
+    fn forward_ack(&mut self, now: Instant, ack: &Request) {
+        let decision = self.proxy.handle_request(now, ack, self.location());
+        let Decision::Forward(targets) = decision else {
+            return;
+        };
+        let first = targets.into_iter().next();
+        let Some((flow, request)) = first.and_then(|forward| self.prepare(now, &forward)) else {
+            return;
+        };
+        let output = self.output(flow, request.to_bytes());
+        self.outputs.extend(output);
+    }
+
+    fn take_step(&mut self, now: Instant, step: Step) {
+        match step {
+            Step::Answer(id, answer) => self.respond(now, id, &answer),
+            Step::Cancel(flow, request) => {
+                // Where it can't be sent, the request ends by itself.
+                let _ = self.transactions.send(now, flow, request);
+            }
+            Step::Try(id, forward) => {
+                let Some((flow, request)) = self.prepare(now, &forward) else {
+                    let status = StatusCode::TEMPORARILY_UNAVAILABLE;
+                    return self.forwarding.handle_refusal(now, id, status);
+                };
+                let cancel = request.to_cancel();
+                match self.transactions.send(now, flow, request) {
+                    Ok(branch) => {
+                        let sent = (flow, cancel);
+                        self.forwarding.handle_sent(now, id, branch, sent);
+                    }
+                    Err(_) => {
+                        let status = StatusCode::SERVICE_UNAVAILABLE;
+                        self.forwarding.handle_refusal(now, id, status);
+                    }
+                }
+            }
+        }
+    }
+
+    fn respond(&mut self, now: Instant, id: TransactionId, answer: &Response) {
+        // Who has asked may be gone.
+        let _ = self.transactions.respond(now, id, answer);
+    }
+
+    /// Returns a request as it is sent, and over which flow; `None` where its target can't be
+    /// reached from here.
+    fn prepare(&mut self, now: Instant, forward: &Forward) -> Option<(Flow, Request)> {
+        let hop = next_hop(now, &self.config, &mut self.flows, forward)?;
+        let (transport, flow) = (hop.transport, hop.flow);
+        if let Some(to) = hop.connects {
+            self.outputs.push_back(Output::Connect { flow, to });
+        }
+        let own = &self.config.own;
+        let mut via = Via::new(transport, own.host.clone(), own.port);
+        via.params.set_flag("rport");
+        let word = self.words.next_word();
+        Some((flow, forward.to_request(via, &word)))
+    }
+}

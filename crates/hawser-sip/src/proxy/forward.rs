@@ -1,0 +1,95 @@
+//! A request on its way to one target.
+
+use std::sync::Arc;
+
+use crate::fields::{NameAddr, Via};
+use crate::message::{HeaderName, Request};
+use crate::registrar::Binding;
+use crate::transaction::Flow;
+use crate::uri::Uri;
+
+/// A request on its way to one target. All targets of a request share one copy of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    common: Arc<Common>,
+    target: Option<Target>,
+    /// Where it is sent.
+    pub next_hop: Uri,
+    /// The stream over which the next hop has registered, to be preferred while it is open.
+    pub stream: Option<Flow>,
+}
+
+/// What a request has in common on all its ways.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Common {
+    /// The request as it came, without this proxy's Route.
+    pub(super) request: Request,
+    /// What tells the proxy that it has seen this request.
+    pub(super) mark: String,
+    /// The way that this proxy records, if the request makes a dialog.
+    pub(super) record: Option<NameAddr>,
+}
+
+/// Who is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    contact: Uri,
+    path: Vec<NameAddr>,
+}
+
+impl Forward {
+    /// The request as it is, to its next hop. `stream` leads there, if it has one.
+    pub(super) fn onward(common: Arc<Common>, stream: Option<Flow>) -> Self {
+        let next_hop = next_hop(&common.request);
+        Self {
+            common,
+            target: None,
+            next_hop,
+            stream,
+        }
+    }
+
+    /// The request to who is registered, by the way that he has registered (RFC 3327 §5.3).
+    pub(super) fn to_binding(common: &Arc<Common>, binding: &Binding) -> Self {
+        let (contact, path) = (binding.contact.uri.clone(), binding.path.clone());
+        let first = path.first().map(|hop| hop.uri.clone());
+        Self {
+            common: Arc::clone(common),
+            // With a path the stream is that of its last hop.
+            next_hop: first.unwrap_or_else(|| contact.clone()),
+            stream: binding.stream.filter(|_| path.is_empty()),
+            target: Some(Target { contact, path }),
+        }
+    }
+
+    /// Returns the request with the Via of this proxy; `unique` is a token that was not used
+    /// before.
+    #[must_use]
+    pub fn to_request(&self, mut via: Via, unique: &str) -> Request {
+        let Common {
+            request,
+            mark,
+            record,
+        } = &*self.common;
+        let mut request = request.clone();
+        if let Some(target) = &self.target {
+            request.uri = target.contact.clone();
+            for hop in target.path.iter().rev() {
+                request.headers.push_front(HeaderName::Route, hop);
+            }
+        }
+        if let Some(own) = record {
+            request.headers.push_front(HeaderName::RecordRoute, own);
+        }
+        via.params.set("branch", &format!("z9hG4bK{unique}.{mark}"));
+        request.headers.push_front(HeaderName::Via, via);
+        request
+    }
+}
+
+/// Where a request goes as it is: to its first Route, else to its URI.
+pub(super) fn next_hop(request: &Request) -> Uri {
+    let routes = request.headers.routes(HeaderName::Route);
+    let first = routes.unwrap_or_default().into_iter().next();
+    first.map_or_else(|| request.uri.clone(), |route| route.uri)
+}

@@ -1,0 +1,211 @@
+//! Ways that this proxy has recorded (RFC 3261 §16.6 step 4), and who may use them for what.
+//!
+//! Both ends of a call get an entry of their own in Record-Route: the called one in the request,
+//! and the caller in its answers. Nothing is remembered; what an entry says is sealed.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hawser_types::Instant;
+use subtle::ConstantTimeEq as _;
+
+use super::Proxy;
+use super::forward::next_hop;
+use crate::fields::{Contacts, NameAddr, Transport};
+use crate::message::{HeaderFault, HeaderName, Headers, Refusal, Request, Response, StatusCode};
+use crate::registrar::{Binding, Location};
+use crate::transaction::Flow;
+use crate::uri::{SipUri, Uri};
+
+/// A way that this proxy has recorded for a call, as one end of it uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Address of record of who was called.
+    called: String,
+    end: End,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    /// Who was called is registered. His way leads anywhere: the caller may move, and who is
+    /// registered could have requests sent anywhere by what he registers.
+    Called,
+    /// The caller may be anybody. His way leads to where the called one is: to the hop that the
+    /// answer has named, whose seal this is, and to all that is registered by now.
+    Caller { hop: String },
+}
+
+impl Proxy {
+    /// Takes this proxy off the way of the request (RFC 3261 §16.4). Returns that way, if it has
+    /// recorded it for this call.
+    pub(super) fn take_own_route(&self, request: &mut Request) -> Result<Option<Way>, Refusal> {
+        let bad = |fault: HeaderFault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string());
+        let mut routes = request.headers.routes(HeaderName::Route).map_err(bad)?;
+        // Who routes as before RFC 3261 has put this proxy into the request's URI.
+        if self.is_own(&request.uri)
+            && let Some(last) = routes.pop()
+        {
+            let own = std::mem::replace(&mut request.uri, last.uri);
+            routes.insert(0, NameAddr::new(own));
+        }
+        let mut way = None;
+        if routes.first().is_some_and(|route| self.is_own(&route.uri)) {
+            let own = routes.remove(0);
+            way = self.recorded(&own.uri, &request.headers);
+        }
+        request.headers.remove(&HeaderName::Route);
+        for route in routes {
+            request.headers.push(HeaderName::Route, route);
+        }
+        Ok(way)
+    }
+
+    /// The entry of Record-Route for who is called.
+    pub(super) fn record(&self, request: &Request, called: &str) -> NameAddr {
+        self.entry(&request.headers, (CALLED, called), None)
+    }
+
+    /// Returns the way that a Route of this proxy shows, if this proxy has recorded it for the call
+    /// of these header fields.
+    pub(super) fn recorded(&self, own: &Uri, headers: &Headers) -> Option<Way> {
+        let uri = own.as_sip()?;
+        let called = URL_SAFE_NO_PAD.decode(uri.param(ADDRESS)?).ok()?;
+        let called = String::from_utf8(called).ok()?;
+        let is_sealed = |end: &'static str| {
+            let expected = self.call_seal(headers, &[end, &called]);
+            let seal = uri.param(SEAL).unwrap_or_default();
+            bool::from(seal.as_bytes().ct_eq(expected.as_bytes()))
+        };
+        let end = if is_sealed(CALLED) {
+            End::Called
+        } else if is_sealed(CALLER) {
+            let hop = uri.param(HOP).unwrap_or_default().to_owned();
+            End::Caller { hop }
+        } else {
+            return None;
+        };
+        Some(Way { called, end })
+    }
+
+    /// Whether a request may leave by a way to where it names, and over which stream that is
+    /// reached, if any.
+    pub(super) fn follow(
+        &self,
+        now: Instant,
+        way: &Way,
+        request: &Request,
+        location: &Location,
+    ) -> Option<Option<Flow>> {
+        let next = place(&next_hop(request))?;
+        let far = match way.end {
+            End::Called => request
+                .headers
+                .to()
+                .ok()
+                .and_then(|to| self.address(&to.uri)),
+            End::Caller { .. } => Some(way.called.clone()),
+        };
+        let bindings = far.map(|address| location.lookup(now, &address));
+        let mut bindings = bindings.into_iter().flatten();
+        if let Some(binding) = bindings.find(|it| binding_place(it).as_ref() == Some(&next)) {
+            return Some(binding.stream.filter(|_| binding.path.is_empty()));
+        }
+        match &way.end {
+            End::Called => Some(None),
+            End::Caller { hop } => {
+                let expected = self.call_seal(&request.headers, &[HOP, &next]);
+                let is_sealed = bool::from(hop.as_bytes().ct_eq(expected.as_bytes()));
+                is_sealed.then_some(None)
+            }
+        }
+    }
+
+    /// Gives the caller his entry in place of that of the called one (RFC 3261 §16.7 step 8), which
+    /// he must not have.
+    pub(super) fn record_for_caller(&self, answer: &mut Response) {
+        let Ok(mut routes) = answer.headers.routes(HeaderName::RecordRoute) else {
+            // What can't be read leads nowhere, and may hold what is not for the caller.
+            answer.headers.remove(&HeaderName::RecordRoute);
+            return;
+        };
+        let mut own = Vec::new();
+        for (number, route) in routes.iter().enumerate() {
+            let is_own = self.is_own(&route.uri);
+            let way = is_own.then(|| self.recorded(&route.uri, &answer.headers));
+            let Some(Way {
+                called,
+                end: End::Called,
+            }) = way.flatten()
+            else {
+                continue;
+            };
+            let next = match number.checked_sub(1) {
+                Some(above) => Some(routes[above].uri.clone()),
+                None => contact(&answer.headers),
+            };
+            let hop = next.as_ref().and_then(place);
+            let hop = hop.map(|next| self.call_seal(&answer.headers, &[HOP, &next]));
+            let entry = self.entry(&answer.headers, (CALLER, &called), hop.as_deref());
+            own.push((number, entry));
+        }
+        if own.is_empty() {
+            return;
+        }
+        for (number, entry) in own {
+            routes[number] = entry;
+        }
+        answer.headers.remove(&HeaderName::RecordRoute);
+        for route in routes {
+            answer.headers.push(HeaderName::RecordRoute, route);
+        }
+    }
+
+    fn entry(&self, headers: &Headers, (end, called): (&str, &str), hop: Option<&str>) -> NameAddr {
+        let mut own = self.own.clone();
+        own.set_param("lr", None);
+        own.set_param(ADDRESS, Some(&URL_SAFE_NO_PAD.encode(called)));
+        if hop.is_some() {
+            own.set_param(HOP, hop);
+        }
+        own.set_param(SEAL, Some(&self.call_seal(headers, &[end, called])));
+        NameAddr::new(Uri::from(own))
+    }
+
+    /// A seal over something of a call. The first of `what` is no URI, so that it is never a mark.
+    fn call_seal(&self, headers: &Headers, what: &[&str]) -> String {
+        let call = headers.raw(&HeaderName::CallId);
+        self.seal(what.iter().copied().chain(call))
+    }
+
+    fn address(&self, uri: &Uri) -> Option<String> {
+        self.served(uri).and_then(SipUri::address_of_record)
+    }
+}
+
+fn contact(headers: &Headers) -> Option<Uri> {
+    match headers.contacts() {
+        Ok(Contacts::List(list)) => list.into_iter().next().map(|contact| contact.uri),
+        _ => None,
+    }
+}
+
+fn binding_place(binding: &Binding) -> Option<String> {
+    let first = binding.path.first().unwrap_or(&binding.contact);
+    place(&first.uri)
+}
+
+/// What two URIs have in common that lead to the same place.
+fn place(uri: &Uri) -> Option<String> {
+    let uri = uri.as_sip()?;
+    let transport = Transport::to_uri(uri);
+    let port = uri.port.unwrap_or_else(|| transport.default_port());
+    Some(format!("{transport} {}:{port}", uri.host.to_canonical()))
+}
+
+/// The two ends, as seals name them.
+const CALLED: &str = "called";
+const CALLER: &str = "caller";
+/// Parameters of this proxy in Record-Route: the called one's address of record, the hop that the
+/// caller may reach, and the seal without which a Route is a stranger's.
+const ADDRESS: &str = "a";
+const HOP: &str = "h";
+const SEAL: &str = "d";
