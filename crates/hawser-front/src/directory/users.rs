@@ -25,10 +25,12 @@ pub struct UserFile {
 
 struct Read {
     users: BTreeMap<String, Zeroizing<String>>,
-    stamp: Stamp,
+    /// Of the file that was read last, also of one with a mistake; none: it could not be read.
+    stamp: Option<Stamp>,
 }
 
-type Stamp = (u64, u64, u64, i64, i64);
+/// What tells versions of a file apart: device, inode, size, permissions and both times.
+type Stamp = (u64, u64, u64, u32, [i64; 4]);
 
 /// Why a file with users can't be used. Nothing of what is in it is shown.
 #[derive(Debug, Error)]
@@ -42,9 +44,10 @@ pub enum UserFileError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Other users of this machine can read or write it.
+    /// Others than its owner and its group have access to it, or its group can write it.
     #[error(
-        "{} has mode {mode:o}, so that others can read it; run: chmod 600 {}",
+        "{} has mode {mode:o}, but only its owner may write it, and only its group may read it \
+         beside him; run: chmod 600 {}",
         path.display(), path.display()
     )]
     TooOpen {
@@ -84,14 +87,17 @@ impl UserFile {
     /// Reads the file again if it has changed since; whether it has.
     ///
     /// # Errors
-    /// See [`UserFileError`]. The users stay as they were then.
+    /// See [`UserFileError`], once for each version of the file. The users stay as they were then.
     pub fn reload_if_changed(&self) -> Result<bool, UserFileError> {
-        let now = stamp(&fs::metadata(&self.path).map_err(|e| io_error(&self.path, e))?);
+        let metadata = fs::metadata(&self.path).map_err(|error| io_error(&self.path, error));
+        let now = metadata.as_ref().ok().map(stamp);
         if now == self.with(|read| read.stamp) {
             return Ok(false);
         }
-        let read = Read::of(&self.path)?;
-        *self.read.write().unwrap_or_else(PoisonError::into_inner) = read;
+        let read = metadata.and_then(|_| Read::of(&self.path));
+        let mut kept = self.read.write().unwrap_or_else(PoisonError::into_inner);
+        kept.stamp = now;
+        *kept = read?;
         Ok(true)
     }
 
@@ -154,7 +160,7 @@ impl Read {
             return Err(io(io::Error::other("it is larger than 8 MiB")));
         }
         let users = parse(path, &text)?;
-        let stamp = stamp(&metadata);
+        let stamp = Some(stamp(&metadata));
         Ok(Self { users, stamp })
     }
 }
@@ -193,14 +199,14 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, Zeroizing<String>>,
 }
 
 fn stamp(metadata: &fs::Metadata) -> Stamp {
-    let modified = (metadata.mtime(), metadata.mtime_nsec());
-    (
-        metadata.dev(),
-        metadata.ino(),
-        metadata.size(),
-        modified.0,
-        modified.1,
-    )
+    let times = [
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ];
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    (device, inode, metadata.size(), metadata.mode(), times)
 }
 
 fn io_error(path: &Path, source: io::Error) -> UserFileError {
@@ -208,8 +214,8 @@ fn io_error(path: &Path, source: io::Error) -> UserFileError {
     UserFileError::Io { path, source }
 }
 
-/// Permission bits of others than the owner and the group.
-const OTHERS: u32 = 0o007;
+/// Permission bits that nobody may have: those of others, and writing for the group.
+const OTHERS: u32 = 0o027;
 const MAX_FILE: u64 = 8 << 20;
 
 #[cfg(test)]
@@ -253,10 +259,29 @@ mod tests {
         put(&path, "alice:se:cret\n");
         assert!(users.reload_if_changed().unwrap());
         assert!(!users.is_known("sip:bob@example.org"));
-        // A mistake changes nothing.
+    }
+
+    #[test]
+    fn a_mistake_changes_nothing_and_is_told_once() {
+        let (_folder, path) = file("alice:a\n");
+        let users = UserFile::open(&path, &domains()).unwrap();
+        let told = || [(); 3].map(|()| users.reload_if_changed().map_err(|e| e.to_string()));
         put(&path, "alice");
-        assert!(users.reload_if_changed().is_err());
+        let [first, second, third] = told();
+        assert!(first.unwrap_err().contains("there is no colon"));
+        assert_eq!((second, third), (Ok(false), Ok(false)));
+        set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let [first, second, _] = told();
+        assert!(first.unwrap_err().contains("mode 644"));
+        assert_eq!(second, Ok(false));
+        std::fs::remove_file(&path).unwrap();
+        let [first, second, _] = told();
+        assert!(first.unwrap_err().contains("can't read"));
+        assert_eq!(second, Ok(false));
         assert!(users.is_known("sip:alice@example.org"));
+        put(&path, "bob:b\n");
+        assert_eq!(told(), [Ok(true), Ok(false), Ok(false)]);
+        assert!(!users.is_known("sip:alice@example.org"));
     }
 
     #[test]
@@ -284,8 +309,20 @@ mod tests {
             assert!(!problem.contains("secret"), "{problem}");
         }
         let (_folder, path) = file("alice:secret");
-        set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        let problem = UserFile::open(&path, &domains()).err().unwrap().to_string();
-        assert!(problem.contains("mode 644"), "{problem}");
+        for (mode, is_good) in [
+            (0o640, true),
+            (0o644, false),
+            (0o660, false),
+            (0o601, false),
+        ] {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let problem = UserFile::open(&path, &domains()).err();
+            assert_eq!(problem.is_none(), is_good, "{mode:o}");
+            let problem = problem.map(|it| it.to_string()).unwrap_or_default();
+            assert!(
+                is_good || problem.contains(&format!("mode {mode:o}")),
+                "{problem}"
+            );
+        }
     }
 }
