@@ -95,9 +95,7 @@ impl BindingTable {
         let write = |database: &mut Connection| -> rusqlite::Result<()> {
             let change = database.transaction()?;
             for (address, bindings) in changes {
-                change
-                    .prepare_cached("DELETE FROM binding WHERE address = ?1")?
-                    .execute([address])?;
+                change.prepare_cached(DELETE)?.execute([address])?;
                 let mut insert = change.prepare_cached(INSERT)?;
                 for (place, binding) in bindings.iter().enumerate() {
                     let outbound = binding.outbound.as_ref();
@@ -119,6 +117,32 @@ impl BindingTable {
             change.commit()
         };
         write(&mut self.database).map_err(|source| self.failed(source))
+    }
+
+    /// Removes everything of the addresses that are not among `kept`, and gives back what room that
+    /// leaves in the file.
+    ///
+    /// # Errors
+    /// When they can't be removed.
+    pub(super) fn retain(&mut self, kept: impl Fn(&str) -> bool) -> Result<(), TableError> {
+        let sweep = |database: &mut Connection| -> rusqlite::Result<()> {
+            let change = database.transaction()?;
+            let mut query = change.prepare("SELECT DISTINCT address FROM binding")?;
+            let all = query.query_map([], |row| row.get::<_, String>(0))?;
+            let all = all.collect::<rusqlite::Result<Vec<_>>>()?;
+            drop(query);
+            for address in all.iter().filter(|address| !kept(address)) {
+                change.prepare_cached(DELETE)?.execute([address])?;
+            }
+            change.commit()?;
+            let count = |name| database.query_row(name, [], |row| row.get::<_, i64>(0));
+            let (free, all) = (count("PRAGMA freelist_count")?, count("PRAGMA page_count")?);
+            if free > all / 2 {
+                database.execute_batch("VACUUM")?;
+            }
+            Ok(())
+        };
+        sweep(&mut self.database).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: rusqlite::Error) -> TableError {
@@ -170,6 +194,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
 
 const SELECT: &str = "SELECT address, contact, q, expires, updated, call_id, cseq, path, instance, \
      reg_id FROM binding ORDER BY address, place";
+const DELETE: &str = "DELETE FROM binding WHERE address = ?1";
 const INSERT: &str = "INSERT INTO binding (address, place, contact, q, expires, updated, call_id, \
      cseq, path, instance, reg_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 const KNOWN: i64 = 1;

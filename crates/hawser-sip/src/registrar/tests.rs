@@ -355,6 +355,37 @@ fn only_who_proves_to_be_the_user_changes_bindings() {
 }
 
 #[test]
+fn what_is_longer_than_a_row_has_room_for_is_refused() {
+    let mut stage = Stage::new(LocationLimits::default());
+    let contact = |length: usize| format!("<sip:{}@192.0.2.1>", "a".repeat(length - 16));
+    let path = |length: usize| format!("<sip:p.example;{};lr>", "x".repeat(length - 19));
+    for (name, of) in [
+        (HeaderName::Contact, contact as fn(usize) -> String),
+        (HeaderName::Path, path),
+    ] {
+        let mut register = |length| {
+            let value = of(length);
+            assert_eq!(value.len(), length);
+            let mut headers = vec![(HeaderName::Contact, "<sip:alice@192.0.2.1>")];
+            headers.push((name.clone(), &value));
+            headers.push((HeaderName::Supported, "path"));
+            stage.register(&headers).status.as_u16()
+        };
+        assert_eq!((register(512), register(513)), (200, 400), "{name}");
+    }
+    let call_id = "1".repeat(513);
+    let refused = stage.register(&[
+        (HeaderName::Contact, "<sip:alice@192.0.2.1>"),
+        (HeaderName::CallId, &call_id),
+    ]);
+    assert!(
+        refused.reason().contains("513 bytes"),
+        "{}",
+        refused.reason()
+    );
+}
+
+#[test]
 fn other_domains_and_people_without_a_name_are_not_found() {
     let mut stage = Stage::new(LocationLimits::default());
     for to in [

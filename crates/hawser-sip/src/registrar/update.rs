@@ -53,10 +53,15 @@ impl Update {
                 Change::Set(wanted.collect::<Result<_, _>>()?)
             }
         };
+        let call_id = headers.call_id().map_err(fault)?;
+        short("Call-ID", call_id.as_str().len())?;
+        let path = headers.routes(HeaderName::Path).map_err(fault)?;
+        let length = path.iter().map(|hop| hop.to_string().len());
+        short("Path", length.sum())?;
         Ok(Some(Self {
-            call_id: headers.call_id().map_err(fault)?,
+            call_id,
             cseq: headers.cseq().map_err(fault)?.number,
-            path: headers.routes(HeaderName::Path).map_err(fault)?,
+            path,
             change,
         }))
     }
@@ -133,6 +138,7 @@ impl Wanted {
         let outbound = outbound(&contact)?;
         contact.params.remove("q");
         contact.params.remove("expires");
+        short("a contact", contact.to_string().len())?;
         Ok(Self {
             contact,
             q,
@@ -155,6 +161,16 @@ fn outbound(contact: &NameAddr) -> Result<Option<(String, u32)>, Refusal> {
     Ok(Some((instance.to_owned(), number)))
 }
 
+/// Refuses what is longer than a row of the table has room for.
+fn short(what: &str, length: usize) -> Result<(), Refusal> {
+    match length <= MAX_LENGTH {
+        true => Ok(()),
+        false => Err(bad(format!(
+            "{what} has {length} bytes, at most {MAX_LENGTH} are allowed"
+        ))),
+    }
+}
+
 fn bad(reason: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, reason)
 }
@@ -170,3 +186,6 @@ fn too_brief(limits: &LocationLimits) -> Refusal {
     refusal.header = Some((HeaderName::MinExpires, least));
     refusal
 }
+
+/// Bytes of a contact, of its way and of its Call-ID, which are kept for each binding.
+const MAX_LENGTH: usize = 512;
