@@ -7,6 +7,7 @@ mod core;
 mod error;
 mod input;
 mod pump;
+mod reach;
 mod sockets;
 mod table;
 mod tls;
@@ -25,7 +26,9 @@ use hawser_types::Host;
 use tokio::sync::oneshot;
 
 use self::core::Core;
+use crate::this_machine::ThisMachine;
 pub use error::DirectoryError;
+use reach::Hosts;
 use sockets::Sockets;
 pub use table::{BindingTable, TableError};
 pub use tls::{DirectoryTls, TlsFileError};
@@ -50,6 +53,8 @@ pub struct DirectorySettings {
     pub digests: Vec<Algorithm>,
     /// What one may change of the bounds.
     pub limits: DirectoryLimits,
+    /// What is not reached for users and callers.
+    pub machine: ThisMachine,
 }
 
 /// Bounds that an administrator sets.
@@ -89,7 +94,11 @@ impl DirectoryServer {
         let tls = settings.tls.map(|(_, tls)| tls);
         let mut config = config(&settings.domains, &bound, settings.limits);
         config.algorithms = settings.digests;
-        let core = Core::new(config, settings.users, settings.table, &settings.seed)?;
+        let mut listening = bound.listen.iter().chain(&bound.tls);
+        let is_local = listening.all(|address| address.ip().is_loopback());
+        let hosts = Hosts::new(settings.machine, is_local);
+        let owner = (settings.users, hosts);
+        let core = Core::new(config, owner, settings.table, &settings.seed)?;
         let core = Arc::new(core);
         let (stop, stopped) = oneshot::channel();
         let serving = core::serve(Arc::clone(&core), sockets, tls, stopped);
@@ -137,13 +146,11 @@ impl Drop for DirectoryServer {
 }
 
 fn config(domains: &[Host], bound: &Bound, limits: DirectoryLimits) -> DirectoryConfig {
-    let all = || bound.listen.iter().chain(&bound.tls);
     let mut config = DirectoryConfig::new(
         domains.to_vec(),
         own(domains, &bound.listen),
         bound.listen.clone(),
     );
-    config.reaches_loopback = all().all(|address| address.ip().is_loopback());
     config.locations.max_addresses = limits.addresses;
     config.admission.pause = Duration::from_secs(1) / limits.requests_per_second.max(1);
     config.admission.burst = limits.requests_per_second.saturating_mul(BURST);

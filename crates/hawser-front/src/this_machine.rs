@@ -47,7 +47,8 @@ impl ThisMachine {
         }
     }
 
-    fn has(&self, address: IpAddr) -> bool {
+    /// Tells whether `address` is one of these.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let embedded = match address {
             IpAddr::V4(_) => Vec::new(),

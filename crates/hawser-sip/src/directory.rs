@@ -36,6 +36,7 @@ pub use config::DirectoryConfig;
 use config::TAG;
 use flows::Flows;
 use forwarding::Forwarding;
+pub use hop::Reach;
 pub use output::{DirectoryCounts, Output};
 use source::{Admissions, Admitted, Source};
 
@@ -47,6 +48,7 @@ use source::{Admissions, Admitted, Source};
 pub struct Directory {
     config: DirectoryConfig,
     users: Box<dyn Users + Send>,
+    reach: Box<dyn Reach + Send>,
     admissions: Admissions,
     transactions: Transactions,
     registrar: Registrar,
@@ -65,7 +67,7 @@ impl Directory {
     #[must_use]
     pub fn new(
         config: DirectoryConfig,
-        users: Box<dyn Users + Send>,
+        (users, reach): (Box<dyn Users + Send>, Box<dyn Reach + Send>),
         seed: &[u8; 32],
         fresh: &[u8; 32],
     ) -> Self {
@@ -88,6 +90,7 @@ impl Directory {
             counts: DirectoryCounts::default(),
             config,
             users,
+            reach,
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::error::DirectoryError;
 use super::input::Input;
 use super::pump::Pump;
+use super::reach::Hosts;
 use super::sockets::Sockets;
 use super::table::{BindingTable, Change};
 use super::tls::DirectoryTls;
@@ -43,16 +44,17 @@ struct Inner {
 impl Core {
     pub(super) fn new(
         config: DirectoryConfig,
-        users: UserFile,
-        table: BindingTable,
+        (users, hosts): (UserFile, Hosts),
+        mut table: BindingTable,
         seed: &[u8; 32],
     ) -> Result<Self, DirectoryError> {
         let mut fresh = [0; 32];
         SystemRandom::new()
             .fill(&mut fresh)
             .map_err(|_| io::Error::other("the system has no randomness"))?;
-        let mut directory = Directory::new(config, Box::new(users.clone()), seed, &fresh);
-        restore(&mut directory, &table, &users)?;
+        let owner = (Box::new(users.clone()) as _, Box::new(hosts) as _);
+        let mut directory = Directory::new(config, owner, seed, &fresh);
+        restore(&mut directory, &mut table, &users)?;
         let inner = Inner {
             directory,
             table,
@@ -155,7 +157,7 @@ impl Inner {
 
 fn restore(
     directory: &mut Directory,
-    table: &BindingTable,
+    table: &mut BindingTable,
     users: &UserFile,
 ) -> Result<(), DirectoryError> {
     let moment = moment();
@@ -170,6 +172,9 @@ fn restore(
             tracing::warn!(%address, reason = refusal.reason, "bindings are not restored");
         }
     }
+    // What has ended meanwhile, and those who are no users any more.
+    let location = &*location;
+    table.retain(|address| !location.bindings(moment.now, address).is_empty())?;
     tracing::info!(
         bindings = location.binding_count(),
         "the directory has its bindings again"

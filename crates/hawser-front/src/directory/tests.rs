@@ -5,6 +5,7 @@ use std::process::Command;
 use hawser_sip::digest::{Answerer, Challenge};
 use hawser_sip::framer::{Framed, Framer};
 use hawser_sip::message::{HeaderName, Limits, Message, Method, Request, Response, StatusCode};
+use hawser_sip::registrar::KeptBinding;
 use hawser_sip::uri::Uri;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -21,8 +22,13 @@ struct Stage {
 
 impl Stage {
     fn start(tls: Option<DirectoryTls>, connections: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(folder, tls, connections)
+    }
+
+    fn start_in(folder: tempfile::TempDir, tls: Option<DirectoryTls>, connections: usize) -> Self {
         let mut stage = Self {
-            folder: tempfile::tempdir().unwrap(),
+            folder,
             server: None,
         };
         let users = stage.folder.path().join("users");
@@ -43,6 +49,7 @@ impl Stage {
                 requests_per_second: 100,
                 connections,
             },
+            machine: ThisMachine::default(),
         };
         stage.server = Some(DirectoryServer::start(settings).unwrap());
         stage
@@ -51,6 +58,55 @@ impl Stage {
     fn server(&self) -> &DirectoryServer {
         self.server.as_ref().unwrap()
     }
+}
+
+#[test]
+fn what_ended_while_it_was_away_is_kept_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("directory.db");
+    let mut table = BindingTable::open(&path).unwrap();
+    let binding = |contact: String, expires_unix_ms| KeptBinding {
+        contact,
+        q: 1000,
+        expires_unix_ms,
+        updated_unix_ms: 1,
+        call_id: "1".to_owned(),
+        cseq: 1,
+        path: String::new(),
+        outbound: None,
+    };
+    // By the clock of any machine that runs this.
+    let (ended, lasts) = (2, u64::MAX >> 1);
+    let mut kept = vec![
+        (
+            "sip:alice@example.org".to_owned(),
+            vec![
+                binding("<sip:alice@192.0.2.1>".to_owned(), lasts),
+                binding("<sip:alice@192.0.2.2>".to_owned(), ended),
+            ],
+        ),
+        (
+            "sip:nobody@example.org".to_owned(),
+            vec![binding("<sip:nobody@192.0.2.1>".to_owned(), lasts)],
+        ),
+    ];
+    let long = "x".repeat(400);
+    kept.extend((0..1000).map(|number| {
+        let contact = format!("<sip:{long}@192.0.2.1>");
+        let address = format!("sip:{number}@example.org");
+        (address, vec![binding(contact, ended)])
+    }));
+    table.keep(&kept).unwrap();
+    drop(table);
+    let size = || std::fs::metadata(&path).unwrap().len();
+    let before = size();
+    let mut stage = Stage::start_in(folder, None, 8);
+    assert_eq!(stage.server().view(0).bindings, 1);
+    stage.server = None;
+    let left = BindingTable::open(&path).unwrap().load().unwrap();
+    let addresses: Vec<_> = left.keys().collect();
+    assert_eq!(addresses, ["sip:alice@example.org"]);
+    assert!(size() < before / 4, "{} of {before} bytes", size());
 }
 
 fn register(number: u32) -> Request {

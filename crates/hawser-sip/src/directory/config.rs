@@ -20,8 +20,6 @@ pub struct DirectoryConfig {
     pub sockets: Vec<SocketAddr>,
     /// What proofs of a password may be made by, in the order in which they are offered.
     pub algorithms: Vec<Algorithm>,
-    /// Whether contacts on this machine itself are reached: only where nobody else asks.
-    pub reaches_loopback: bool,
     /// Bounds of the table of bindings.
     pub locations: LocationLimits,
     /// How much one sender may ask.
@@ -45,7 +43,6 @@ impl DirectoryConfig {
             own,
             sockets,
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
-            reaches_loopback: false,
             locations: LocationLimits::default(),
             admission: AdmissionLimits::default(),
             messages: Limits {

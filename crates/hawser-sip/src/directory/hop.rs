@@ -11,6 +11,12 @@ use crate::proxy::Forward;
 use crate::transaction::Flow;
 use crate::uri::Uri;
 
+/// Where requests may be sent to. Its answers come from the owner, who knows its machine.
+pub trait Reach {
+    /// Whether a request may be sent to an address.
+    fn may_reach(&self, address: IpAddr) -> bool;
+}
+
 /// Where a request goes next.
 pub(super) struct Hop {
     pub(super) transport: Transport,
@@ -22,7 +28,7 @@ pub(super) struct Hop {
 /// Returns where a request goes next; `None` where its target can't be reached from here.
 pub(super) fn next_hop(
     now: Instant,
-    config: &DirectoryConfig,
+    (config, reach): (&DirectoryConfig, &dyn Reach),
     flows: &mut Flows,
     forward: &Forward,
 ) -> Option<Hop> {
@@ -37,7 +43,7 @@ pub(super) fn next_hop(
         return Some(hop(stream.transport.clone(), flow));
     }
     let (transport, to) = target(&forward.next_hop)?;
-    if !may_reach(config, to.ip()) {
+    if !reach.may_reach(to.ip()) {
         return None;
     }
     let flow = match transport {
@@ -71,21 +77,6 @@ fn target(uri: &Uri) -> Option<(Transport, SocketAddr)> {
     };
     let port = uri.port.unwrap_or_else(|| transport.default_port());
     (port != 0).then(|| (transport, SocketAddr::new(address, port)))
-}
-
-/// Whether contacts at an address are reached from here: not the directory's own machine.
-fn may_reach(config: &DirectoryConfig, address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    let is_group = match address {
-        IpAddr::V4(four) => four.is_broadcast() || four.is_multicast(),
-        IpAddr::V6(six) => six.is_multicast(),
-    };
-    let mut sockets = config.sockets.iter();
-    let is_own = address.is_loopback()
-        || address.is_unspecified()
-        || sockets.any(|socket| socket.ip().to_canonical() == address)
-        || config.own.host.to_canonical() == Host::Ip(address);
-    !is_group && (!is_own || config.reaches_loopback)
 }
 
 /// The socket by which an address is reached: one of its family, or of both.

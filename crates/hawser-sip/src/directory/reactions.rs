@@ -7,7 +7,7 @@ use hawser_types::Instant;
 use super::Directory;
 use super::answers::to_cancel;
 use super::forwarding::Step;
-use super::hop::next_hop;
+use super::hop::{Reach, next_hop};
 use super::output::Output;
 use super::source::Admitted;
 use crate::fields::Via;
@@ -130,7 +130,8 @@ impl Directory {
     /// Returns a request as it is sent, and over which flow; `None` where its target can't be
     /// reached from here.
     fn prepare(&mut self, now: Instant, forward: &Forward) -> Option<(Flow, Request)> {
-        let hop = next_hop(now, &self.config, &mut self.flows, forward)?;
+        let owner = (&self.config, &*self.reach as &dyn Reach);
+        let hop = next_hop(now, owner, &mut self.flows, forward)?;
         let (transport, flow) = (hop.transport, hop.flow);
         if let Some(to) = hop.connects {
             self.outputs.push_back(Output::Connect { flow, to });

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hawser_types::{Host, Instant};
 
 use crate::digest::{Algorithm, Answerer, Challenge, Secret, Verifier};
-use crate::directory::{Directory, DirectoryConfig, Output};
+use crate::directory::{Directory, DirectoryConfig, Output, Reach};
 use crate::fields::{Transport, Via};
 use crate::message::{
     Datagram, HeaderName, Limits, Message, Method, Request, Response, StatusCode, read_datagram,
@@ -53,6 +53,14 @@ struct Server {
 }
 
 struct Everybody;
+
+struct Everywhere;
+
+impl Reach for Everywhere {
+    fn may_reach(&self, _: IpAddr) -> bool {
+        true
+    }
+}
 
 impl Users for Everybody {
     fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
@@ -260,7 +268,12 @@ fn directory(domains: Vec<Host>, own: SipUri) -> Directory {
     let mut config = DirectoryConfig::new(domains, own, sockets);
     config.max_forwarded = 8;
     config.max_requests = 16;
-    let mut directory = Directory::new(config, Box::new(Everybody), &[3; 32], &[4; 32]);
+    let mut directory = Directory::new(
+        config,
+        (Box::new(Everybody), Box::new(Everywhere)),
+        &[3; 32],
+        &[4; 32],
+    );
     let moment = Moment {
         now: Instant::from_nanos(1_000_000_000),
         unix_ms: 0,

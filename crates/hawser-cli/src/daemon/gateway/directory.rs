@@ -8,6 +8,8 @@ use hawser_control::{BindingStatus, DirectoryStatus};
 use hawser_front::directory::{
     BindingTable, DirectoryLimits, DirectoryServer, DirectorySettings, DirectoryTls, UserFile,
 };
+use hawser_front::this_machine::ThisMachine;
+use hawser_net::links::OwnAddresses;
 use hawser_net::store::StateDir;
 use hawser_sip::digest::Algorithm;
 use serde::Serialize;
@@ -20,7 +22,10 @@ pub(crate) struct OwnDirectory {
 
 impl OwnDirectory {
     /// Opens its ports, with the bindings that `state` has; `None` where none is wanted.
-    pub(crate) fn start(config: DirectoryConfig, state: &StateDir) -> anyhow::Result<Option<Self>> {
+    pub(crate) async fn start(
+        config: DirectoryConfig,
+        state: &StateDir,
+    ) -> anyhow::Result<Option<Self>> {
         if config.domains.is_empty() {
             return Ok(None);
         }
@@ -36,6 +41,8 @@ impl OwnDirectory {
             .as_deref()
             .zip(config.private_key.as_deref());
         let tls = tls.map(|(certificate, key)| DirectoryTls::read(certificate, key));
+        let own = OwnAddresses::follow().await;
+        let own = own.context("can't follow this machine's addresses")?;
         let server = DirectoryServer::start(DirectorySettings {
             domains: config.domains,
             listen: config.listen,
@@ -49,6 +56,7 @@ impl OwnDirectory {
                 requests_per_second: config.limits.requests_per_second,
                 connections: config.limits.connections as usize,
             },
+            machine: ThisMachine::new(own),
         })?;
         let bound = server.bound();
         tracing::info!(listen = ?bound.listen, tls = ?bound.tls, "the directory is ready");

@@ -61,7 +61,7 @@ impl FarEnd<'_> {
             always: self.role == Role::Receiver,
         };
         let door = Door::open(self.setup, self.state, self.config, links.clone(), wish).await?;
-        let directory = OwnDirectory::start(self.directory, self.state)?;
+        let directory = OwnDirectory::start(self.directory, self.state).await?;
         door.announce(self.invite_file, self.command)?;
         // The invite is written before the address appears, so that readers of the address find it.
         daemon.set_listen(door.listen);

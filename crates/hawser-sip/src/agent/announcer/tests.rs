@@ -5,12 +5,20 @@ use hawser_types::Rate;
 use super::*;
 use crate::agent::RegistrationFault;
 use crate::digest::{Algorithm, Secret};
-use crate::directory::{Directory, DirectoryConfig, Output};
+use crate::directory::{Directory, DirectoryConfig, Output, Reach};
 use crate::message::{Datagram, Limits, read_datagram};
 use crate::registrar::Users;
 use crate::uri::Uri;
 
 struct Everybody;
+
+struct Everywhere;
+
+impl Reach for Everywhere {
+    fn may_reach(&self, address: IpAddr) -> bool {
+        !address.is_loopback()
+    }
+}
 
 impl Users for Everybody {
     fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
@@ -74,7 +82,12 @@ impl Stage {
         let mut stage = Self {
             now: Instant::from_nanos(1_000_000_000),
             host: Announcer::new(config, Some(answerer), &[4; 32]),
-            directory: Directory::new(directory, Box::new(Everybody), &[5; 32], &[6; 32]),
+            directory: Directory::new(
+                directory,
+                (Box::new(Everybody), Box::new(Everywhere)),
+                &[5; 32],
+                &[6; 32],
+            ),
             links: Vec::new(),
             is_away: false,
             events: Vec::new(),
