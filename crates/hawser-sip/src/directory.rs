@@ -14,8 +14,9 @@ mod reactions;
 mod source;
 #[cfg(test)]
 mod tests;
+mod watching;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
@@ -29,7 +30,8 @@ use crate::message::{
 };
 use crate::proxy::{Decision, Proxy};
 use crate::registrar::{Location, Registrar, Users};
-use crate::transaction::{Config, Flow, Transactions, Transmit};
+use crate::subscription::{Notifier, WatcherId};
+use crate::transaction::{Config, Flow, TransactionId, Transactions, Transmit};
 use crate::words::Words;
 use answers::{overloaded, own, to_cancel};
 pub use config::DirectoryConfig;
@@ -54,6 +56,9 @@ pub struct Directory {
     registrar: Registrar,
     proxy: Proxy,
     forwarding: Forwarding,
+    notifier: Notifier,
+    /// NOTIFY that are not answered yet.
+    told: BTreeMap<TransactionId, WatcherId>,
     flows: Flows,
     words: Words,
     outputs: VecDeque<Output>,
@@ -84,6 +89,8 @@ impl Directory {
             registrar: Registrar::new(domains, verifier, config.locations.clone(), TAG),
             proxy: Proxy::new(config.own.clone(), config.domains.clone(), seed),
             forwarding: Forwarding::new(config.max_forwarded),
+            notifier: Notifier::new(config.watchers.clone()),
+            told: BTreeMap::new(),
             flows: Flows::new(config.max_streams),
             words: Words::new(fresh),
             outputs: VecDeque::new(),
@@ -106,9 +113,12 @@ impl Directory {
     }
 
     /// Returns an address of record whose bindings have changed since it was returned last. They
-    /// are to be kept before anything is sent, so that no binding is promised and then lost.
+    /// are to be kept before anything is sent, so that no binding is promised and then lost. Who
+    /// watches them is told in the next turn, which is due at once.
     pub fn poll_change(&mut self) -> Option<String> {
-        self.registrar.location_mut().poll_change()
+        let changed = self.registrar.location_mut().poll_change()?;
+        self.notifier.handle_change(&changed);
+        Some(changed)
     }
 
     /// Returns what has happened since the beginning.
@@ -209,6 +219,8 @@ impl Directory {
         self.registrar.location_mut().handle_timeout(now);
         self.transactions.handle_timeout(now);
         self.forwarding.handle_timeout(now);
+        self.notifier.handle_timeout(now);
+        self.tell_watchers(now);
         self.react(now, None);
     }
 
@@ -220,6 +232,8 @@ impl Directory {
             self.location().poll_timeout(),
             self.transactions.poll_timeout(),
             self.forwarding.poll_timeout(),
+            self.notifier.poll_timeout(),
+            self.notifier.has_news().then_some(Instant::ZERO),
         ];
         times.into_iter().flatten().min()
     }
@@ -294,7 +308,7 @@ impl Directory {
             return self.react(now, None);
         }
         let admitted = match self.admit(now, source.ip(), &request) {
-            Ok(admitted @ Admitted::Registers(_)) => {
+            Ok(admitted @ (Admitted::Registers(_) | Admitted::Watches(_))) => {
                 self.admissions.keep(now, from);
                 admitted
             }
@@ -330,6 +344,12 @@ impl Directory {
             Method::Register => {
                 let outcome = self.registrar.admit(now, source, request, &*self.users);
                 outcome.map(Admitted::Registers).map_err(|answer| {
+                    self.counts.not_admitted += 1;
+                    Some(answer)
+                })
+            }
+            _ if self.is_to_watch(request) => {
+                self.admit_watcher(now, source, request).map_err(|answer| {
                     self.counts.not_admitted += 1;
                     Some(answer)
                 })

@@ -16,6 +16,7 @@ use crate::registrar::Location;
 use crate::uri::{SipUri, Uri};
 use forward::Common;
 pub use forward::Forward;
+pub(crate) use forward::first_hop;
 
 /// A proxy for some domains.
 #[derive(Debug)]
@@ -103,6 +104,11 @@ impl Proxy {
         }
         self.record_for_caller(&mut answer);
         Some((answer, next.clone()))
+    }
+
+    /// Whether a URI is this proxy's, or of somebody of its domains.
+    pub(crate) fn serves(&self, uri: &Uri) -> bool {
+        self.is_own(uri) || self.served(uri).is_some()
     }
 
     fn decide(

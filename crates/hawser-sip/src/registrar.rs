@@ -29,6 +29,11 @@ pub trait Users {
     /// Whether a user may change the bindings of an address of record, such as
     /// `sip:alice@example.org`.
     fn may_register(&self, username: &str, address_of_record: &str) -> bool;
+
+    /// Whether a user may watch where somebody is, by the address of record.
+    fn may_watch(&self, username: &str, address_of_record: &str) -> bool {
+        self.may_register(username, address_of_record)
+    }
 }
 
 /// A registrar for some domains.

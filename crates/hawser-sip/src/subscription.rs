@@ -6,5 +6,5 @@ mod subscriber;
 #[cfg(test)]
 mod tests;
 
-pub use notifier::{Notifier, NotifierLimits, Notify, WatcherId};
+pub use notifier::{Notifier, NotifierLimits, Notify, Subscriber, WatcherId};
 pub use subscriber::{Subscription, SubscriptionConfig, SubscriptionEvent, SubscriptionFault};

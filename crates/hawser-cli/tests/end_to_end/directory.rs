@@ -186,7 +186,7 @@ fn sipp_gets_a_refusal_for_each_fault() {
 }
 
 /// A program in the background.
-struct Background(Child);
+pub(crate) struct Background(pub(crate) Child);
 
 impl Drop for Background {
     fn drop(&mut self) {
@@ -218,6 +218,30 @@ fn a_call_by_name_reaches_who_is_registered_and_follows_the_way_of_the_directory
     let counters = stage.place.status("gateway").unwrap()["counters"].clone();
     // INVITE, UPDATE and BYE; ACK is no request with an answer.
     assert_eq!(counters["directory-forwarded"], 3, "{counters}");
+}
+
+#[test]
+fn a_user_who_watches_another_one_is_told_of_her_contacts() {
+    let test = "a_user_who_watches_another_one_is_told_of_her_contacts";
+    let Some(stage) = Stage::new(test, &[SIPSAK, SIPP]) else {
+        return;
+    };
+    let at = stage.at.to_string();
+    let bob = ["-au", "bob", "-ap", "b", &at];
+    let watching = stage
+        .sipp("watch", CALLED, &bob)
+        .stdout(Stdio::null())
+        .spawn();
+    let mut watching = Background(watching.unwrap());
+    let counters = || stage.place.status("gateway").unwrap()["counters"].clone();
+    until(
+        "bob watches",
+        || counters()["directory-subscribes"] == 1,
+        || counters().to_string(),
+    );
+    let registered = stage.register("sip:alice@192.0.2.1:5070", "a");
+    assert!(registered.status.success(), "{}", text(&registered));
+    assert!(watching.0.wait().unwrap().success());
 }
 
 fn free_port() -> String {

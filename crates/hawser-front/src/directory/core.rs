@@ -116,6 +116,7 @@ impl Core {
                 for address in gone {
                     location.remove(&address);
                 }
+                inner.directory.retain_watchers(|user| self.users.has(user));
                 inner.keep();
             }
             Err(error) => tracing::warn!(%error, "the directory's users are as they were"),

@@ -113,7 +113,13 @@ impl UserFile {
         let uri = address_of_record.parse().ok();
         let uri: Option<hawser_sip::uri::Uri> = uri;
         let user = uri.and_then(|uri| uri.as_sip().and_then(SipUri::user));
-        user.is_some_and(|user| self.with(|read| read.users.contains_key(&user)))
+        user.is_some_and(|user| self.has(&user))
+    }
+
+    /// Whether there is a user with this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.with(|read| read.users.contains_key(name))
     }
 
     fn with<R>(&self, look: impl FnOnce(&Read) -> R) -> R {
@@ -136,6 +142,11 @@ impl Users for UserFile {
             let own = own.and_then(|uri| uri.address_of_record());
             own.as_deref() == Some(address_of_record)
         })
+    }
+
+    /// Users see where other users are, as they find each other anyway.
+    fn may_watch(&self, _: &str, address_of_record: &str) -> bool {
+        self.is_known(address_of_record)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::config::TAG;
 use crate::message::{HeaderName, Method, Request, Response, StatusCode};
+use crate::reginfo::PACKAGE;
 
 /// The answer to what is asked of the directory itself: OPTIONS alone, as a sign of life.
 pub(super) fn own(request: &Request) -> Response {
@@ -11,7 +12,10 @@ pub(super) fn own(request: &Request) -> Response {
         _ => StatusCode::METHOD_NOT_ALLOWED,
     };
     let mut answer = Response::new(request, status, Some(TAG));
-    answer.headers.push(HeaderName::Allow, "REGISTER, OPTIONS");
+    answer
+        .headers
+        .push(HeaderName::Allow, "REGISTER, SUBSCRIBE, OPTIONS");
+    answer.headers.push(HeaderName::AllowEvents, PACKAGE);
     answer
 }
 

@@ -7,6 +7,7 @@ use hawser_types::Host;
 use crate::digest::Algorithm;
 use crate::message::Limits;
 use crate::registrar::{AdmissionLimits, LocationLimits};
+use crate::subscription::NotifierLimits;
 use crate::uri::SipUri;
 
 /// What a directory is for, and its bounds.
@@ -22,6 +23,8 @@ pub struct DirectoryConfig {
     pub algorithms: Vec<Algorithm>,
     /// Bounds of the table of bindings.
     pub locations: LocationLimits,
+    /// Bounds of who watches them.
+    pub watchers: NotifierLimits,
     /// How much one sender may ask.
     pub admission: AdmissionLimits,
     /// How large a message may be.
@@ -44,6 +47,7 @@ impl DirectoryConfig {
             sockets,
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             locations: LocationLimits::default(),
+            watchers: NotifierLimits::default(),
             admission: AdmissionLimits::default(),
             messages: Limits {
                 max_body: 16 << 10,

@@ -7,7 +7,6 @@ use hawser_types::{Host, Instant};
 use super::config::DirectoryConfig;
 use super::flows::Flows;
 use crate::fields::Transport;
-use crate::proxy::Forward;
 use crate::transaction::Flow;
 use crate::uri::Uri;
 
@@ -25,24 +24,25 @@ pub(super) struct Hop {
     pub(super) connects: Option<SocketAddr>,
 }
 
-/// Returns where a request goes next; `None` where its target can't be reached from here.
+/// Returns where a request goes next that is for `uri`, or for who is at the far end of `stream`
+/// while that is open; `None` where that can't be reached from here.
 pub(super) fn next_hop(
     now: Instant,
     (config, reach): (&DirectoryConfig, &dyn Reach),
     flows: &mut Flows,
-    forward: &Forward,
+    (uri, stream): (&Uri, Option<Flow>),
 ) -> Option<Hop> {
     let hop = |transport, flow| Hop {
         transport,
         flow,
         connects: None,
     };
-    if let Some(flow) = forward.stream
+    if let Some(flow) = stream
         && let Some(stream) = flows.stream(flow)
     {
         return Some(hop(stream.transport.clone(), flow));
     }
-    let (transport, to) = target(&forward.next_hop)?;
+    let (transport, to) = target(uri)?;
     if !reach.may_reach(to.ip()) {
         return None;
     }

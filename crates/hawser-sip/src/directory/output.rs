@@ -48,10 +48,12 @@ pub struct DirectoryCounts {
     pub over_limit: u64,
     /// What was no message.
     pub malformed: u64,
-    /// REGISTER that were asked for a proof of the password, or refused.
+    /// REGISTER and SUBSCRIBE that were asked for a proof of the password, or refused.
     pub not_admitted: u64,
     /// REGISTER that were admitted.
     pub registers: u64,
+    /// SUBSCRIBE to bindings that were admitted.
+    pub subscribes: u64,
     /// Requests that were forwarded.
     pub forwarded: u64,
     /// Streams that were refused because there were too many.

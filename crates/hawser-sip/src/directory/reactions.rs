@@ -14,6 +14,7 @@ use crate::fields::Via;
 use crate::message::{Request, Response, StatusCode};
 use crate::proxy::{Decision, Forward};
 use crate::transaction::{Event, Flow, TransactionId};
+use crate::uri::Uri;
 
 impl Directory {
     /// Does what follows from what has happened. `admitted` is for the request that has just come,
@@ -53,15 +54,25 @@ impl Directory {
                     self.counts.forwarded += 1;
                     self.forwarding.start(now, id, source, request, targets);
                 }
+                Some((_, Admitted::Watches(user))) => {
+                    self.subscribe(now, (id, flow), &request, &user);
+                }
                 _ => self.handle_cancel(now, id, &request, cancels),
             },
             Event::Ack { request, .. } => self.forward_ack(now, &request),
             Event::Response { id, response } => {
+                if self.handle_told(id, response.status) {
+                    return;
+                }
                 if let Some((answer, _)) = self.proxy.handle_response(&response, |_| true) {
                     self.forwarding.handle_response(now, id, answer);
                 }
             }
-            Event::Failed { id, .. } => self.forwarding.handle_failure(now, id),
+            Event::Failed { id, .. } => {
+                if !self.handle_told(id, StatusCode::REQUEST_TIMEOUT) {
+                    self.forwarding.handle_failure(now, id);
+                }
+            }
             Event::Abandoned { id } => self.forwarding.handle_abandoned(now, id),
             // RFC 6026 §8.7: it belongs to nothing.
             Event::Stray { .. } => {}
@@ -122,7 +133,7 @@ impl Directory {
         }
     }
 
-    fn respond(&mut self, now: Instant, id: TransactionId, answer: &Response) {
+    pub(super) fn respond(&mut self, now: Instant, id: TransactionId, answer: &Response) {
         // Who has asked may be gone.
         let _ = self.transactions.respond(now, id, answer);
     }
@@ -130,8 +141,20 @@ impl Directory {
     /// Returns a request as it is sent, and over which flow; `None` where its target can't be
     /// reached from here.
     fn prepare(&mut self, now: Instant, forward: &Forward) -> Option<(Flow, Request)> {
+        let (flow, via) = self.lead(now, &forward.next_hop, forward.stream)?;
+        let word = self.words.next_word();
+        Some((flow, forward.to_request(via, &word)))
+    }
+
+    /// Returns the flow to a next hop, and the Via of what is sent there, without a branch.
+    pub(super) fn lead(
+        &mut self,
+        now: Instant,
+        uri: &Uri,
+        stream: Option<Flow>,
+    ) -> Option<(Flow, Via)> {
         let owner = (&self.config, &*self.reach as &dyn Reach);
-        let hop = next_hop(now, owner, &mut self.flows, forward)?;
+        let hop = next_hop(now, owner, &mut self.flows, (uri, stream))?;
         let (transport, flow) = (hop.transport, hop.flow);
         if let Some(to) = hop.connects {
             self.outputs.push_back(Output::Connect { flow, to });
@@ -139,7 +162,6 @@ impl Directory {
         let own = &self.config.own;
         let mut via = Via::new(transport, own.host.clone(), own.port);
         via.params.set_flag("rport");
-        let word = self.words.next_word();
-        Some((flow, forward.to_request(via, &word)))
+        Some((flow, via))
     }
 }

@@ -22,6 +22,8 @@ pub(super) enum Admitted {
     /// It belongs to what is there: ACK and CANCEL.
     Follows,
     Registers(Registrant),
+    /// A user with this name.
+    Watches(String),
     Reaches(Vec<Forward>),
 }
 

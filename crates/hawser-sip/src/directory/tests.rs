@@ -1,3 +1,5 @@
+mod watching;
+
 use std::time::Duration;
 
 use super::*;
@@ -26,6 +28,10 @@ impl Users for Everybody {
 
     fn may_register(&self, username: &str, address: &str) -> bool {
         address == format!("sip:{username}@example.org")
+    }
+
+    fn may_watch(&self, _: &str, address: &str) -> bool {
+        address != "sip:carol@example.org"
     }
 }
 
@@ -509,7 +515,7 @@ fn contacts_without_an_address_or_at_one_that_the_owner_excludes_are_not_reached
         "sips:a@192.0.2.1",
     ] {
         let mut stage = Stage::new();
-        stage.register(&[contact]);
+        stage.register(&[&format!("<{contact}>")]);
         let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
         let answer = answer(&stage.send(CALLER, invite));
         let expected = StatusCode::TEMPORARILY_UNAVAILABLE;

@@ -14,7 +14,7 @@ use crate::message::{
 };
 use crate::proxy::{Decision, Forward, Proxy};
 use crate::registrar::{KeptBinding, LocationLimits, Moment, Registrar, Users};
-use crate::subscription::{Notifier, NotifierLimits};
+use crate::subscription::{Notifier, NotifierLimits, Subscriber};
 use crate::transaction::{Config, Event, Flow, TransactionId, Transactions};
 use crate::uri::SipUri;
 
@@ -130,11 +130,15 @@ impl Server {
         let answer = match request.method {
             Method::Register => self.register(&request, knows_password),
             Method::Subscribe => {
-                let contact = "sip:example.org";
                 self.branches += 1;
-                let tag = format!("n{}", self.branches);
+                let subscriber = Subscriber {
+                    user: "a",
+                    stream: None,
+                    tag: &format!("n{}", self.branches),
+                    contact: "sip:example.org",
+                };
                 self.notifier
-                    .handle_subscribe(self.now, &request, &tag, contact)
+                    .handle_subscribe(self.now, &request, &subscriber)
             }
             // Answered never: it ends by itself.
             Method::Cancel => return,

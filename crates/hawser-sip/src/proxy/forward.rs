@@ -40,7 +40,7 @@ struct Target {
 impl Forward {
     /// The request as it is, to its next hop. `stream` leads there, if it has one.
     pub(super) fn onward(common: Arc<Common>, stream: Option<Flow>) -> Self {
-        let next_hop = next_hop(&common.request);
+        let next_hop = first_hop(&common.request);
         Self {
             common,
             target: None,
@@ -88,7 +88,7 @@ impl Forward {
 }
 
 /// Where a request goes as it is: to its first Route, else to its URI.
-pub(super) fn next_hop(request: &Request) -> Uri {
+pub(crate) fn first_hop(request: &Request) -> Uri {
     let routes = request.headers.routes(HeaderName::Route);
     let first = routes.unwrap_or_default().into_iter().next();
     first.map_or_else(|| request.uri.clone(), |route| route.uri)

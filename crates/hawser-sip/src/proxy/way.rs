@@ -9,7 +9,7 @@ use hawser_types::Instant;
 use subtle::ConstantTimeEq as _;
 
 use super::Proxy;
-use super::forward::next_hop;
+use super::forward::first_hop;
 use crate::fields::{Contacts, NameAddr, Transport};
 use crate::message::{HeaderFault, HeaderName, Headers, Refusal, Request, Response, StatusCode};
 use crate::registrar::{Binding, Location};
@@ -95,7 +95,7 @@ impl Proxy {
         request: &Request,
         location: &Location,
     ) -> Option<Option<Flow>> {
-        let next = place(&next_hop(request))?;
+        let next = place(&first_hop(request))?;
         let far = match way.end {
             End::Called => request
                 .headers

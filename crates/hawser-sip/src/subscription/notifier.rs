@@ -10,6 +10,7 @@ use crate::fields::{Seconds, Via};
 use crate::message::{Essentials, HeaderName, Method, Refusal, Request, Response, StatusCode};
 use crate::reginfo::{CONTENT_TYPE, PACKAGE, RegInfo};
 use crate::registrar::Location;
+use crate::transaction::Flow;
 
 /// The number of a subscription, used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +23,21 @@ pub struct Notify {
     pub watcher: WatcherId,
     /// The request. It goes to the first Route, else to its URI.
     pub request: Request,
+    /// The stream that the subscription has come over, to be preferred while it is open.
+    pub stream: Option<Flow>,
+}
+
+/// Who subscribes, as the owner has found out.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscriber<'a> {
+    /// The user who has proved to be so.
+    pub user: &'a str,
+    /// The stream that the request has come over, if any.
+    pub stream: Option<Flow>,
+    /// A token that was not used before, for the tag of this end.
+    pub tag: &'a str,
+    /// The URI at which further requests reach this end.
+    pub contact: &'a str,
 }
 
 /// Bounds.
@@ -55,14 +71,22 @@ impl Default for NotifierLimits {
 pub struct Notifier {
     limits: NotifierLimits,
     watchers: BTreeMap<WatcherId, Watcher>,
+    /// Those of each address of record.
+    of: BTreeMap<String, BTreeSet<WatcherId>>,
+    /// When each of them ends.
+    ends: BTreeSet<(Instant, WatcherId)>,
     /// Those among them that have something to hear.
     pending: BTreeSet<WatcherId>,
+    /// Those among the pending that are not being told something else just now.
+    ready: BTreeSet<WatcherId>,
     next: u64,
 }
 
 #[derive(Debug)]
 struct Watcher {
     address: String,
+    user: String,
+    stream: Option<Flow>,
     dialog: Dialog,
     contact: String,
     expires: Instant,
@@ -77,24 +101,25 @@ impl Notifier {
         Self {
             limits,
             watchers: BTreeMap::new(),
+            of: BTreeMap::new(),
+            ends: BTreeSet::new(),
             pending: BTreeSet::new(),
+            ready: BTreeSet::new(),
             next: 0,
         }
     }
 
-    /// Takes a SUBSCRIBE that has come, and returns its answer. `tag` is a token that was not used
-    /// before, `contact` the URI at which SUBSCRIBE reaches this end.
+    /// Takes a SUBSCRIBE that has come, and returns its answer.
     pub fn handle_subscribe(
         &mut self,
         now: Instant,
         request: &Request,
-        tag: &str,
-        contact: &str,
+        subscriber: &Subscriber<'_>,
     ) -> Response {
-        let outcome = self.subscribe(now, request, tag, contact);
-        let (granted, tag) = match outcome {
+        let contact = subscriber.contact;
+        let (granted, tag) = match self.subscribe(now, request, subscriber) {
             Ok(granted) => granted,
-            Err(refusal) => return refusal.answer(request, tag),
+            Err(refusal) => return refusal.answer(request, subscriber.tag),
         };
         let mut answer = Response::new(request, StatusCode::OK, tag);
         for value in request.headers.raw(&HeaderName::RecordRoute) {
@@ -110,54 +135,70 @@ impl Notifier {
 
     /// Takes notice that the bindings of an address of record have changed.
     pub fn handle_change(&mut self, address: &str) {
-        let watchers = self.watchers.iter();
-        let told = watchers.filter(|(_, watcher)| watcher.address == address);
-        self.pending.extend(told.map(|(id, _)| *id));
+        for id in self.of.get(address).cloned().unwrap_or_default() {
+            self.tell(id);
+        }
     }
 
     /// Takes the outcome of a NOTIFY: its final answer, or none. Who does not know of the
     /// subscription, or does not answer, has none.
     pub fn handle_outcome(&mut self, watcher: WatcherId, status: Option<StatusCode>) {
-        let is_alive = status.is_some_and(StatusCode::is_success);
-        if let Some(found) = self.watchers.get_mut(&watcher) {
+        if !status.is_some_and(StatusCode::is_success) {
+            self.remove(watcher);
+        } else if let Some(found) = self.watchers.get_mut(&watcher) {
             found.is_being_told = false;
+            if self.pending.contains(&watcher) {
+                self.ready.insert(watcher);
+            }
         }
-        if !is_alive {
-            self.watchers.remove(&watcher);
-            self.pending.remove(&watcher);
+    }
+
+    /// Ends the subscriptions of those who are no users any more. They are not told.
+    pub fn retain_users(&mut self, is_user: impl Fn(&str) -> bool) {
+        let watchers = self.watchers.iter();
+        let gone = watchers.filter(|(_, watcher)| !is_user(&watcher.user));
+        for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.remove(id);
         }
     }
 
     /// Returns the next NOTIFY. `via` names a new branch.
     pub fn poll_notify(&mut self, now: Instant, location: &Location, via: &Via) -> Option<Notify> {
-        let watchers = &self.watchers;
-        let is_free = |id: &&WatcherId| watchers.get(id).is_some_and(|w| !w.is_being_told);
-        let id = *self.pending.iter().find(is_free)?;
+        let id = self.ready.pop_first()?;
         self.pending.remove(&id);
         let watcher = self.watchers.get_mut(&id)?;
-        let request = watcher.notify(now, location, via);
+        let (request, stream) = (watcher.notify(now, location, via), watcher.stream);
         if watcher.expires <= now {
-            self.watchers.remove(&id);
+            self.remove(id);
         }
-        let watcher = id;
-        Some(Notify { watcher, request })
+        Some(Notify {
+            watcher: id,
+            request,
+            stream,
+        })
+    }
+
+    /// Whether [`Notifier::poll_notify`] has something to tell.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Returns when [`Notifier::handle_timeout`] is to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let idle = self
-            .watchers
-            .iter()
-            .filter(|(id, _)| !self.pending.contains(id));
-        idle.map(|(_, watcher)| watcher.expires).min()
+        self.ends.first().map(|(at, _)| *at)
     }
 
     /// Ends what has lived: its last NOTIFY says so.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let watchers = self.watchers.iter();
-        let over = watchers.filter(|(_, watcher)| watcher.expires <= now);
-        self.pending.extend(over.map(|(id, _)| *id));
+        while let Some((at, id)) = self.ends.pop_first() {
+            if at > now {
+                self.ends.insert((at, id));
+                return;
+            }
+            self.tell(id);
+        }
     }
 
     /// Returns how many subscriptions there are.
@@ -172,23 +213,52 @@ impl Notifier {
         self.watchers.is_empty()
     }
 
-    /// A SUBSCRIBE within a subscription.
+    /// A watcher has something to hear.
+    fn tell(&mut self, id: WatcherId) {
+        self.pending.insert(id);
+        if self.watchers.get(&id).is_some_and(|it| !it.is_being_told) {
+            self.ready.insert(id);
+        }
+    }
+
+    fn remove(&mut self, id: WatcherId) {
+        self.pending.remove(&id);
+        self.ready.remove(&id);
+        let Some(watcher) = self.watchers.remove(&id) else {
+            return;
+        };
+        self.ends.remove(&(watcher.expires, id));
+        if let Some(others) = self.of.get_mut(&watcher.address) {
+            others.remove(&id);
+            if others.is_empty() {
+                self.of.remove(&watcher.address);
+            }
+        }
+    }
+
+    /// A SUBSCRIBE within a subscription, of the user whose it is.
     fn refresh(
         &mut self,
         request: &Request,
         essentials: &Essentials,
-        expires: Instant,
+        (expires, subscriber): (Instant, &Subscriber<'_>),
     ) -> Result<(), Refusal> {
         let mut watchers = self.watchers.iter_mut();
-        let known = watchers.find(|(_, watcher)| watcher.dialog.is_of(essentials));
+        let known = watchers.find(|(_, watcher)| {
+            watcher.dialog.is_of(essentials) && watcher.user == subscriber.user
+        });
         let (id, watcher) = known.ok_or_else(|| {
             let status = StatusCode::NO_TRANSACTION;
             Refusal::new(status, status.reason())
         })?;
         let taken = watcher.dialog.handle_request(request);
         taken.map_err(|fault| Refusal::new(fault.status(), fault.to_string()))?;
+        let id = *id;
+        self.ends.remove(&(watcher.expires, id));
+        self.ends.insert((expires, id));
         watcher.expires = expires;
-        self.pending.insert(*id);
+        watcher.stream = subscriber.stream;
+        self.tell(id);
         Ok(())
     }
 
@@ -197,8 +267,7 @@ impl Notifier {
         &mut self,
         now: Instant,
         request: &Request,
-        tag: &'a str,
-        contact: &str,
+        subscriber: &Subscriber<'a>,
     ) -> Result<(Duration, Option<&'a str>), Refusal> {
         let bad = |reason: String| Refusal::new(StatusCode::BAD_REQUEST, reason);
         let essentials = request
@@ -216,35 +285,37 @@ impl Notifier {
         let granted = asked.min(self.limits.max_expires);
         let expires = now + granted;
         if essentials.to.tag().is_some() {
-            self.refresh(request, &essentials, expires)?;
+            self.refresh(request, &essentials, (expires, subscriber))?;
             return Ok((granted, None));
         }
         let address = essentials.to.uri.as_sip();
         let address = address.and_then(|uri| uri.address_of_record());
         let address = address.ok_or_else(|| bad("To names no user".to_owned()))?;
-        let watchers = self.watchers.values();
-        let each = watchers
-            .filter(|watcher| watcher.address == address)
-            .count();
+        let each = self.of.get(&address).map_or(0, BTreeSet::len);
         let is_full = self.watchers.len() >= self.limits.max_watchers;
         if is_full || each >= self.limits.max_watchers_each {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(Refusal::new(status, "too many subscriptions"));
         }
+        let tag = subscriber.tag;
         let dialog = Dialog::of_server(request, tag).map_err(|fault| bad(fault.to_string()))?;
         self.next += 1;
         let id = WatcherId(self.next);
+        self.of.entry(address.clone()).or_default().insert(id);
+        self.ends.insert((expires, id));
         let watcher = Watcher {
             address,
+            user: subscriber.user.to_owned(),
+            stream: subscriber.stream,
             dialog,
-            contact: contact.to_owned(),
+            contact: subscriber.contact.to_owned(),
             expires,
             version: 0,
             is_being_told: false,
         };
         self.watchers.insert(id, watcher);
         // Everything is told at once (RFC 6665 §4.2.1.2); also to who asks once only.
-        self.pending.insert(id);
+        self.tell(id);
         Ok((granted, Some(tag)))
     }
 }

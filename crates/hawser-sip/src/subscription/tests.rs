@@ -122,9 +122,14 @@ impl Stage {
     }
 
     fn subscribe(&mut self, request: &Request, tag: &str) -> Response {
-        let contact = "sip:registrar.example.org";
+        let subscriber = Subscriber {
+            user: "alice",
+            stream: None,
+            tag,
+            contact: "sip:registrar.example.org",
+        };
         self.notifier
-            .handle_subscribe(self.now, request, tag, contact)
+            .handle_subscribe(self.now, request, &subscriber)
     }
 
     fn notify(&mut self) -> Option<Notify> {
@@ -216,6 +221,31 @@ fn what_changes_during_a_notify_is_told_after_it() {
     // Who does not answer is told nothing more.
     stage.notifier.handle_outcome(second.watcher, None);
     assert!(stage.notifier.is_empty());
+}
+
+#[test]
+fn who_is_no_user_any_more_is_told_nothing_and_nobody_refreshes_what_is_of_another() {
+    let mut stage = Stage::new(NotifierLimits::default());
+    stage.run();
+    stage.now = stage.subscription.poll_timeout().unwrap();
+    let refresh = stage.subscription.poll_request(stage.now, &via(), "c");
+    let of_eve = Subscriber {
+        user: "eve",
+        stream: None,
+        tag: "n9",
+        contact: "sip:registrar.example.org",
+    };
+    let refresh = refresh.unwrap();
+    let refused = stage
+        .notifier
+        .handle_subscribe(stage.now, &refresh, &of_eve);
+    assert_eq!(refused.status, StatusCode::NO_TRANSACTION);
+    stage.notifier.retain_users(|user| user == "alice");
+    assert_eq!(stage.notifier.len(), 1);
+    stage.notifier.handle_change("sip:bob@example.org");
+    stage.notifier.retain_users(|_| false);
+    assert!(stage.notifier.is_empty() && stage.notify().is_none());
+    assert_eq!(stage.notifier.poll_timeout(), None);
 }
 
 #[test]

@@ -95,6 +95,7 @@ impl OwnDirectory {
             malformed: counts.malformed,
             not_admitted: counts.not_admitted,
             registers: counts.registers,
+            subscribes: counts.subscribes,
             forwarded: counts.forwarded,
             connections_refused: counts.streams_refused,
         }
@@ -110,6 +111,7 @@ pub(crate) struct Counts {
     malformed: u64,
     not_admitted: u64,
     registers: u64,
+    subscribes: u64,
     forwarded: u64,
     connections_refused: u64,
 }

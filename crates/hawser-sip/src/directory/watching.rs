@@ -1,0 +1,140 @@
+//! Users who watch bindings: SUBSCRIBE and NOTIFY of the event package `reg` (RFC 3680).
+
+use std::net::IpAddr;
+
+use hawser_types::Instant;
+
+use super::Directory;
+use super::config::TAG;
+use super::source::Admitted;
+use crate::fields::{Transport, Via};
+use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
+use crate::proxy::first_hop;
+use crate::reginfo::PACKAGE;
+use crate::subscription::{Notify, Subscriber};
+use crate::transaction::{Flow, TransactionId};
+use crate::uri::SipUri;
+
+impl Directory {
+    /// Ends the subscriptions of those who are no users any more.
+    pub fn retain_watchers(&mut self, is_user: impl Fn(&str) -> bool) {
+        self.notifier.retain_users(is_user);
+    }
+
+    /// Returns how many subscriptions there are.
+    #[must_use]
+    pub fn watcher_count(&self) -> usize {
+        self.notifier.len()
+    }
+
+    /// Whether a request is a subscription that the directory has by itself. Those of other event
+    /// packages are for who is registered.
+    pub(super) fn is_to_watch(&self, request: &Request) -> bool {
+        let event = request.headers.event().ok().flatten();
+        let is_ours = event.is_some_and(|event| event.package == PACKAGE);
+        request.method == Method::Subscribe && is_ours && self.proxy.serves(&request.uri)
+    }
+
+    /// Returns the user who asks, if he may watch whom he names.
+    pub(super) fn admit_watcher(
+        &mut self,
+        now: Instant,
+        source: IpAddr,
+        request: &Request,
+    ) -> Result<Admitted, Response> {
+        if let Some(refusal) = request.refusal(&[Method::Subscribe], &[]) {
+            return Err(refusal.answer(request, TAG));
+        }
+        let not_found = || {
+            let status = StatusCode::NOT_FOUND;
+            Refusal::new(status, status.reason()).answer(request, TAG)
+        };
+        let to = request.headers.to().ok();
+        let to = to.filter(|to| self.proxy.serves(&to.uri));
+        let address = to.as_ref().and_then(|to| to.uri.as_sip());
+        let address = address.and_then(SipUri::address_of_record);
+        let address = address.ok_or_else(not_found)?;
+        let users = &*self.users;
+        let user = self.registrar.authenticate(now, source, request, users)?;
+        match users.may_watch(&user, &address) {
+            true => Ok(Admitted::Watches(user)),
+            false => Err(not_found()),
+        }
+    }
+
+    /// Takes a subscription, or what changes one.
+    pub(super) fn subscribe(
+        &mut self,
+        now: Instant,
+        (id, flow): (TransactionId, Flow),
+        request: &Request,
+        user: &str,
+    ) {
+        self.counts.subscribes += 1;
+        let subscriber = Subscriber {
+            user,
+            stream: flow.is_reliable.then_some(flow),
+            tag: &self.words.next_word(),
+            contact: &self.contact(flow),
+        };
+        let answer = self.notifier.handle_subscribe(now, request, &subscriber);
+        self.respond(now, id, &answer);
+    }
+
+    /// Tells what there is to tell. Who can't be reached, or not just now, subscribes again.
+    pub(super) fn tell_watchers(&mut self, now: Instant) {
+        let any = Via::new(Transport::Udp, self.config.own.host.clone(), None);
+        let poll = |directory: &mut Self| {
+            let location = directory.registrar.location();
+            directory.notifier.poll_notify(now, location, &any)
+        };
+        while let Some(Notify {
+            watcher,
+            mut request,
+            stream,
+        }) = poll(self)
+        {
+            let led = self.lead(now, &first_hop(&request), stream);
+            let sent = led.and_then(|(flow, mut via)| {
+                via.params.set("branch", &self.words.next_branch());
+                request.headers.set(HeaderName::Via, via);
+                self.transactions.send(now, flow, request).ok()
+            });
+            match sent {
+                Some(id) => drop(self.told.insert(id, watcher)),
+                None => self.notifier.handle_outcome(watcher, None),
+            }
+        }
+    }
+
+    /// Takes the outcome of a NOTIFY; whether it is one.
+    pub(super) fn handle_told(&mut self, id: TransactionId, status: StatusCode) -> bool {
+        let Some(watcher) = self.told.get(&id).copied() else {
+            return false;
+        };
+        if !status.is_provisional() {
+            self.told.remove(&id);
+            self.notifier.handle_outcome(watcher, Some(status));
+        }
+        true
+    }
+
+    /// Where what changes a subscription reaches the directory.
+    fn contact(&mut self, flow: Flow) -> String {
+        let mut own = self.config.own.clone();
+        match self.flows.stream(flow).map(|stream| &stream.transport) {
+            Some(Transport::Tcp) => {
+                own.set_param("transport", Some("tcp"));
+            }
+            // At the port of TLS, which the name of the domain leads to.
+            Some(Transport::Tls) => {
+                if let Some(domain) = self.config.domains.first() {
+                    (own.host, own.port) = (domain.clone(), None);
+                }
+                own.set_param("transport", Some("tls"));
+            }
+            _ => {}
+        }
+        own.to_string()
+    }
+}
