@@ -3,6 +3,7 @@
 #[path = "../../../hawser-net/tests/kamailio/server.rs"]
 mod kamailio;
 
+use std::net::SocketAddr;
 use std::process::Command;
 
 use hawser_sip::digest::Algorithm;
@@ -51,8 +52,17 @@ impl Stage {
     }
 
     fn up(&self, directory: &str) -> Daemon {
+        self.up_with("", directory)
+    }
+
+    /// The same with this configuration.
+    fn up_with(&self, text: &str, directory: &str) -> Daemon {
+        let config = self.place.path("config");
+        std::fs::write(&config, text).unwrap();
         let password = self.place.path("password");
         let arguments = [
+            "--config",
+            config.to_str().unwrap(),
             "up",
             "--direct",
             "--listen",
@@ -249,6 +259,71 @@ fn kamailio_has_a_host_over_datagrams() {
 fn kamailio_has_a_host_over_tcp() {
     let test = "registration::kamailio_has_a_host_over_tcp";
     in_namespace(test, || registers_with_kamailio(test, ";transport=tcp"));
+}
+
+/// Makes a certificate for this address, and its key; `None` where there is no openssl.
+fn certificate(place: &Place, address: SocketAddr) -> Option<kamailio::Tls> {
+    let tls = kamailio::Tls {
+        address,
+        certificate: place.path("certificate"),
+        key: place.path("key"),
+    };
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"])
+        .args([
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-subj",
+            "/CN=example.org",
+        ])
+        .arg("-addext")
+        .arg(format!("subjectAltName=IP:{}", address.ip()))
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-out"])
+        .arg(&tls.certificate)
+        .arg("-keyout")
+        .arg(&tls.key)
+        .output();
+    let made = made.ok()?;
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    Some(tls)
+}
+
+#[test]
+fn kamailio_has_a_host_over_tls_and_another_one_is_not_believed() {
+    let test = "registration::kamailio_has_a_host_over_tls_and_another_one_is_not_believed";
+    in_namespace(test, || {
+        let stage = Stage::new();
+        write_private(&stage.place.path("password"), "a\n");
+        let skip = |reason| hawser_skip::skip(&format!("end_to_end::{test}"), reason);
+        let Some(tls) = certificate(&stage.place, "10.99.0.1:5061".parse().unwrap()) else {
+            return skip("openssl is not installed");
+        };
+        let at = "10.99.0.1:5060".parse().unwrap();
+        let run = |program: &str| stage.far.command(program);
+        let sha = Algorithm::Sha256;
+        let Some(_kamailio) = kamailio::Kamailio::start_with_tls(sha, at, &tls, run) else {
+            return skip("kamailio (packages kamailio, kamailio-tls-modules) is not installed");
+        };
+        let believing = |tls: &kamailio::Tls| {
+            let file = tls.certificate.display();
+            let text = format!("[up]\ndirectory-certificates = \"{file}\"\n");
+            stage.up_with(&text, "sip:10.99.0.1:5061;transport=tls")
+        };
+        // The certificate of somebody else.
+        let other = Place::new();
+        let others = certificate(&other, tls.address).unwrap();
+        let up = believing(&others);
+        let has_failed = || stage.own()["reason"].is_string();
+        until("it is not believed", has_failed, || up.log());
+        assert_eq!(stage.own()["is_registered"], false);
+        up.end();
+        let up = believing(&tls);
+        let is_there = || stage.own()["is_registered"] == true;
+        until("it is registered", is_there, || stage.own().to_string());
+        assert_eq!(stage.own()["contacts"].as_array().unwrap().len(), 2);
+        up.end();
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,29 @@ impl Kamailio {
         address: SocketAddr,
         run: impl FnOnce(&str) -> Command,
     ) -> Option<Self> {
+        Self::start_with(algorithm, address, None, run)
+    }
+
+    /// Starts it so with TLS as well; `None` also where it is installed without its modules for
+    /// that.
+    #[allow(dead_code, reason = "not all tests use it")]
+    pub(crate) fn start_with_tls(
+        algorithm: Algorithm,
+        address: SocketAddr,
+        tls: &Tls,
+        run: impl FnOnce(&str) -> Command,
+    ) -> Option<Self> {
+        let mut folders = fs::read_dir("/usr/lib").ok()?.flatten();
+        let has_tls = folders.any(|it| it.path().join("kamailio/modules/tls.so").is_file());
+        has_tls.then(|| Self::start_with(algorithm, address, Some(tls), run))?
+    }
+
+    fn start_with(
+        algorithm: Algorithm,
+        address: SocketAddr,
+        tls: Option<&Tls>,
+        run: impl FnOnce(&str) -> Command,
+    ) -> Option<Self> {
         let program = ["/usr/sbin/kamailio", "/usr/local/sbin/kamailio"]
             .into_iter()
             .find(|program| Path::new(program).is_file())?;
@@ -35,6 +58,10 @@ impl Kamailio {
         let local = fs::read_to_string(format!("{shipped}local.cfg")).unwrap();
         let local = set_up(&local, address, algorithm);
         fs::write(folder.path().join("local.cfg"), local).unwrap();
+        if let Some(tls) = tls {
+            let own = fs::read_to_string(format!("{shipped}tls.cfg")).unwrap();
+            fs::write(folder.path().join("tls.cfg"), tls.set_up(&own)).unwrap();
+        }
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let mut command = run(program);
         command.arg("-f").arg(&main);
@@ -60,6 +87,36 @@ impl Kamailio {
             assert!(Instant::now() < end, "kamailio does not start: {log}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// What TLS is set up with.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    pub(crate) address: SocketAddr,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Tls {
+    /// Puts this into the shipped example.
+    fn set_up(&self, shipped: &str) -> String {
+        let mut text = shipped.to_owned();
+        for (example, own) in [
+            ("192.0.2.1:5061", self.address.to_string()),
+            (
+                "/etc/kamailio/directory.crt",
+                self.certificate.display().to_string(),
+            ),
+            (
+                "/etc/kamailio/directory.key",
+                self.key.display().to_string(),
+            ),
+        ] {
+            assert!(text.contains(example), "{text}");
+            text = text.replace(example, &own);
+        }
+        text
     }
 }
 
