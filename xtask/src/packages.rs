@@ -120,7 +120,7 @@ struct Need {
 /// Of the packages below, those that are services of the same name.
 const SERVICES: [&str; 3] = ["kamailio", "nginx", "prometheus"];
 
-const NEEDS: [Need; 17] = [
+const NEEDS: [Need; 19] = [
     Need {
         program: "curl",
         package: "curl",
@@ -190,6 +190,16 @@ const NEEDS: [Need; 17] = [
         program: "kamailio",
         package: "kamailio",
         tests: "registrations with another SIP registrar",
+    },
+    Need {
+        program: "/etc/kamailio/tls.cfg",
+        package: "kamailio-tls-modules",
+        tests: "the same over TLS",
+    },
+    Need {
+        program: "baresip",
+        package: "baresip-core",
+        tests: "calls by name between telephones",
     },
     Need {
         program: "sipsak",

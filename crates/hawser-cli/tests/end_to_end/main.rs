@@ -35,6 +35,7 @@ mod rules;
 mod service;
 mod silent_link;
 mod steering;
+mod telephones;
 mod top;
 mod transport;
 mod units;
