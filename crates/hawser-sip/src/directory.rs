@@ -17,7 +17,7 @@ mod tests;
 mod watching;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hawser_types::{Host, Instant};
@@ -33,11 +33,11 @@ use crate::registrar::{Location, Registrar, Users};
 use crate::subscription::{Notifier, WatcherId};
 use crate::transaction::{Config, Flow, TransactionId, Transactions, Transmit};
 use crate::words::Words;
-use answers::{overloaded, own, to_cancel};
+use answers::{is_answered_here, overloaded, own, to_cancel};
 pub use config::DirectoryConfig;
 use config::TAG;
 use flows::Flows;
-use forwarding::Forwarding;
+use forwarding::{Caller, Forwarding};
 pub use hop::Reach;
 pub use output::{DirectoryCounts, Output};
 use source::{Admissions, Admitted, Source};
@@ -285,12 +285,15 @@ impl Directory {
             }
         };
         // Datagrams were counted before they were read.
-        if let Source::Stream(_, source) = from
+        if let Source::Stream(flow, source) = from
             && !self.admissions.admit_stream(now, source)
         {
             self.counts.over_limit += 1;
             if request.method != Method::Ack {
                 self.answer(from, &overloaded(&request));
+            }
+            if self.flows.is_refused_for_good(flow) {
+                self.close(flow);
             }
             return;
         }
@@ -307,7 +310,8 @@ impl Directory {
                 .handle_message(now, NO_FLOW, request.into());
             return self.react(now, None);
         }
-        let admitted = match self.admit(now, source.ip(), &request) {
+        let caller = self.admissions.caller(from);
+        let admitted = match self.admit(now, caller, &request) {
             Ok(admitted @ (Admitted::Registers(_) | Admitted::Watches(_))) => {
                 self.admissions.keep(now, from);
                 admitted
@@ -326,17 +330,20 @@ impl Directory {
             return;
         };
         self.transactions.handle_message(now, flow, request.into());
-        self.react(now, Some((source.ip(), admitted)));
+        self.react(now, Some((caller, admitted)));
     }
 
     /// Whether a request may leave something behind; else its answer, unless it has none.
     fn admit(
         &mut self,
         now: Instant,
-        source: IpAddr,
+        caller: Caller,
         request: &Request,
     ) -> Result<Admitted, Option<Response>> {
+        let source = caller.address;
         match request.method {
+            // Of an answer that was given without a transaction.
+            Method::Ack if is_answered_here(request) => Err(None),
             Method::Cancel if !self.transactions.has_cancelled(request) => {
                 Err(Some(to_cancel(request, false)))
             }
@@ -357,6 +364,10 @@ impl Directory {
             _ => match self.proxy.handle_request(now, request, self.location()) {
                 Decision::Refuse(refusal) => Err(Some(refusal.answer(request, TAG))),
                 Decision::Own => Err(Some(own(request))),
+                Decision::Forward(_) if !self.forwarding.has_room(caller) => {
+                    self.counts.over_limit += 1;
+                    Err(Some(overloaded(request)))
+                }
                 Decision::Forward(targets) => Ok(Admitted::Reaches(targets)),
             },
         }

@@ -26,6 +26,11 @@ pub(super) fn overloaded(request: &Request) -> Response {
     answer
 }
 
+/// Whether an ACK is for an answer of the directory's own.
+pub(super) fn is_answered_here(ack: &Request) -> bool {
+    ack.headers.to().is_ok_and(|to| to.tag() == Some(TAG))
+}
+
 /// The answer to a CANCEL.
 pub(super) fn to_cancel(request: &Request, is_known: bool) -> Response {
     let status = match is_known {

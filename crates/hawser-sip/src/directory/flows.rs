@@ -42,6 +42,8 @@ pub(super) struct Stream {
     pub(super) remote: SocketAddr,
     /// Until when it may say nothing.
     ends: Instant,
+    /// Requests over it that came too often.
+    refused: u32,
 }
 
 impl Flows {
@@ -123,6 +125,7 @@ impl Flows {
             transport,
             remote,
             ends: now + FIRST_PATIENCE,
+            refused: 0,
         };
         self.streams.insert(flow.number, stream);
         Some(flow)
@@ -151,6 +154,14 @@ impl Flows {
         if let Some(stream) = self.stream(flow) {
             stream.ends = now + PATIENCE;
         }
+    }
+
+    /// Notes that a request came too often; whether that is enough to close the stream.
+    pub(super) fn is_refused_for_good(&mut self, flow: Flow) -> bool {
+        self.stream(flow).is_some_and(|stream| {
+            stream.refused += 1;
+            stream.refused >= MAX_REFUSED
+        })
     }
 
     pub(super) fn close(&mut self, flow: Flow) -> bool {
@@ -189,6 +200,8 @@ const ANSWER_PAUSE: Duration = Duration::from_millis(4);
 const SWEEP: Duration = Duration::from_secs(5);
 /// One sender may have this part of all streams.
 const MOST_PART: usize = 8;
+/// Requests of one stream that come too often before it is closed: reading them is work as well.
+const MAX_REFUSED: u32 = 200;
 /// For the first message of a stream.
 const FIRST_PATIENCE: Duration = Duration::from_secs(15);
 /// Until the next message or ping (RFC 5626 §4.4.1 has a ping every two minutes).

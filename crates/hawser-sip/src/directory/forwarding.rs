@@ -37,9 +37,18 @@ pub(super) enum Step {
     Cancel(Flow, Request),
 }
 
+/// Who has a request forwarded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) address: IpAddr,
+    /// The address is not forged: of a stream, or of who has proved a password from there.
+    pub(super) is_certain: bool,
+}
+
 #[derive(Debug)]
 struct Call {
     sender: IpAddr,
+    is_certain: bool,
     request: Request,
     waiting: VecDeque<Forward>,
     branches: Vec<Branch>,
@@ -84,29 +93,34 @@ impl Forwarding {
         self.steps.pop_front()
     }
 
-    /// Begins with a request from `source` that has come in the transaction `id`.
+    /// Whether one more request of this source may be forwarded. Those who forge addresses take
+    /// half of all places at most.
+    pub(super) fn has_room(&self, source: Caller) -> bool {
+        let sender = sender(source.address);
+        let calls = self.calls.values();
+        let (mut own, mut uncertain) = (0, 0);
+        for call in calls {
+            own += usize::from(call.sender == sender);
+            uncertain += usize::from(!call.is_certain);
+        }
+        self.calls.len() < self.max_calls
+            && own < self.max_calls.div_ceil(MOST_PART)
+            && (source.is_certain || uncertain < self.max_calls / 2)
+    }
+
+    /// Begins with a request from `source` that has come in the transaction `id`, and for which
+    /// there is room.
     pub(super) fn start(
         &mut self,
         now: Instant,
         id: TransactionId,
-        source: IpAddr,
+        source: Caller,
         request: Request,
         targets: Vec<Forward>,
     ) {
-        let sender = sender(source);
-        let own = self
-            .calls
-            .values()
-            .filter(|call| call.sender == sender)
-            .count();
-        if self.calls.len() >= self.max_calls || own >= self.max_calls.div_ceil(MOST_PART) {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            let answer = Response::new(&request, status, Some(TAG));
-            self.steps.push_back(Step::Answer(id, answer));
-            return;
-        }
         let call = Call {
-            sender,
+            sender: sender(source.address),
+            is_certain: source.is_certain,
             request,
             waiting: targets.into(),
             branches: Vec::new(),

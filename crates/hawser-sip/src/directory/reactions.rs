@@ -1,12 +1,10 @@
 //! What follows from what has happened: events of transactions, and steps of forwarding.
 
-use std::net::IpAddr;
-
 use hawser_types::Instant;
 
 use super::Directory;
 use super::answers::to_cancel;
-use super::forwarding::Step;
+use super::forwarding::{Caller, Step};
 use super::hop::{Reach, next_hop};
 use super::output::Output;
 use super::source::Admitted;
@@ -19,7 +17,7 @@ use crate::uri::Uri;
 impl Directory {
     /// Does what follows from what has happened. `admitted` is for the request that has just come,
     /// with the address that it came from.
-    pub(super) fn react(&mut self, now: Instant, mut admitted: Option<(IpAddr, Admitted)>) {
+    pub(super) fn react(&mut self, now: Instant, mut admitted: Option<(Caller, Admitted)>) {
         loop {
             if let Some(event) = self.transactions.poll_event() {
                 self.handle_event(now, event, &mut admitted);
@@ -35,7 +33,7 @@ impl Directory {
         &mut self,
         now: Instant,
         event: Event,
-        admitted: &mut Option<(IpAddr, Admitted)>,
+        admitted: &mut Option<(Caller, Admitted)>,
     ) {
         match event {
             Event::Request {
@@ -50,9 +48,9 @@ impl Directory {
                     let answer = self.registrar.register(now, &request, &registrant, stream);
                     self.respond(now, id, &answer);
                 }
-                Some((source, Admitted::Reaches(targets))) => {
+                Some((caller, Admitted::Reaches(targets))) => {
                     self.counts.forwarded += 1;
-                    self.forwarding.start(now, id, source, request, targets);
+                    self.forwarding.start(now, id, caller, request, targets);
                 }
                 Some((_, Admitted::Watches(user))) => {
                     self.subscribe(now, (id, flow), &request, &user);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use hawser_types::Instant;
 
 use super::flows::Datagrams;
+use super::forwarding::Caller;
 use crate::proxy::Forward;
 use crate::registrar::{Admission, AdmissionLimits, Registrant};
 use crate::transaction::Flow;
@@ -58,6 +59,19 @@ impl Admissions {
     /// A connection, or a request that has come over one.
     pub(super) fn admit_stream(&mut self, now: Instant, source: SocketAddr) -> bool {
         self.streams.admit(now, source.ip())
+    }
+
+    /// Who sends from there, for what is forwarded.
+    pub(super) fn caller(&self, from: Source) -> Caller {
+        let address = from.address().ip();
+        let is_certain = match from {
+            Source::Stream(..) => true,
+            Source::Datagrams(_) => self.datagrams.knows(address),
+        };
+        Caller {
+            address,
+            is_certain,
+        }
     }
 
     /// A right proof has come from there, for a nonce that was sent there.

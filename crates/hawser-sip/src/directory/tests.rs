@@ -1,5 +1,6 @@
 mod watching;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;
@@ -361,6 +362,68 @@ fn forged_addresses_keep_neither_streams_nor_users_out() {
         .expect("streams have places of their own");
     stage.directory.handle_bytes(now, flow, &request.to_bytes());
     assert_eq!(answer(&stage.outputs()).status, StatusCode::OK);
+}
+
+#[test]
+fn calls_from_forged_addresses_keep_neither_registrations_nor_users_calls_out() {
+    let mut stage = Stage::with(|config| {
+        config.max_forwarded = 64;
+        config.max_requests = 100;
+    });
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    stage.outputs();
+    for number in 0..1000_u32 {
+        let forged = SocketAddr::from(((0x0a00_0000 + number).to_be_bytes(), 5060));
+        let invite = stage.request(Method::Invite, "sip:eve@example.net", ALICE);
+        stage.send(&forged.to_string(), invite);
+    }
+    assert_eq!(stage.directory.forwarding.len(), 32, "half of all");
+    assert!(stage.directory.flows.datagram_count() < 40);
+    let (_, requests) = stage.directory.transactions.counts();
+    assert!(requests < 40, "{requests}");
+    // A user registers and calls, and who has connected calls.
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let invite = stage.request(Method::Invite, ALICE, ALICE);
+    assert_eq!(
+        sent(&stage.send("192.0.2.1:5060", invite)).1.method,
+        Method::Invite
+    );
+    let (now, source) = (stage.now, at("203.0.113.9:40000"));
+    let open = stage
+        .directory
+        .handle_connection(now, Transport::Tcp, source);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let flow = open.unwrap();
+    stage.directory.handle_bytes(now, flow, &invite.to_bytes());
+    assert_eq!(sent(&stage.outputs()).1.method, Method::Invite);
+    // The refusal's ACK is not for alice.
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let refused = answer(&stage.send(CALLER, invite.clone()));
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    let mut ack = invite.to_cancel();
+    ack.method = Method::Ack;
+    ack.headers.set(HeaderName::CSeq, "1 ACK");
+    let to = refused.headers.raw(&HeaderName::To).next().unwrap();
+    ack.headers.set(HeaderName::To, to);
+    assert_eq!(stage.send(CALLER, ack), []);
+}
+
+#[test]
+fn a_stream_that_asks_too_often_for_long_is_closed() {
+    let mut stage = Stage::new();
+    let (now, source) = (stage.now, at("203.0.113.9:40000"));
+    let open = stage
+        .directory
+        .handle_connection(now, Transport::Tcp, source);
+    let flow = open.unwrap();
+    for _ in 0..300 {
+        let request = stage.request(Method::Options, "sip:eve@example.net", "sip:example.org");
+        stage.directory.handle_bytes(now, flow, &request.to_bytes());
+    }
+    let outputs = stage.outputs();
+    assert_eq!(outputs.last(), Some(&Output::Close { flow }));
+    // The connection is one of the 40 that are let in.
+    assert_eq!(outputs.len(), 39 + 200 + 1);
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl Admission {
         own.take(now, burst, pause)
     }
 
+    /// Whether a place is kept for a sender.
+    pub(crate) fn knows(&self, source: IpAddr) -> bool {
+        self.known.contains_key(&sender(source))
+    }
+
     /// Keeps a place for a sender that has shown to be at `source`, by an answer to a challenge:
     /// those who forge addresses can't take it.
     pub fn keep(&mut self, now: Instant, source: IpAddr) {
