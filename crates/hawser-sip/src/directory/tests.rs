@@ -614,6 +614,45 @@ fn who_registers_over_a_stream_is_reached_over_it() {
 }
 
 #[test]
+fn a_call_to_who_registered_over_a_stream_is_ended_over_it() {
+    let mut stage = Stage::new();
+    let (now, alice) = (stage.now, "192.0.2.1:50000");
+    let open = stage
+        .directory
+        .handle_connection(now, Transport::Tcp, at(alice));
+    let flow = open.unwrap();
+    let contact = "<sip:alice@10.0.0.7:5060;transport=tcp>";
+    let request = stage.proven(alice, &[contact]);
+    stage.directory.handle_bytes(now, flow, &request.to_bytes());
+    stage.outputs();
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let call_id = invite.headers.raw(&HeaderName::CallId).next();
+    let call_id = call_id.unwrap().to_owned();
+    let outputs = stage.send(CALLER, invite);
+    let Message::Request(forwarded) = message(&outputs[0]) else {
+        panic!("{outputs:?}");
+    };
+    let mut accepted = respond(&forwarded, StatusCode::OK);
+    let recorded = forwarded.headers.raw(&HeaderName::RecordRoute).next();
+    let headers = &mut accepted.headers;
+    headers.push(HeaderName::RecordRoute, recorded.unwrap());
+    headers.push(HeaderName::Contact, contact);
+    stage
+        .directory
+        .handle_bytes(now, flow, &accepted.to_bytes());
+    let accepted = answer(&stage.outputs());
+    let route = accepted.headers.raw(&HeaderName::RecordRoute).next();
+    let target = "sip:alice@10.0.0.7:5060;transport=tcp";
+    let mut bye = stage.request(Method::Bye, "sip:bob@example.net", target);
+    let headers = &mut bye.headers;
+    headers.set(HeaderName::To, "<sip:alice@example.org>;tag=far");
+    headers.set(HeaderName::CallId, call_id);
+    headers.push(HeaderName::Route, route.unwrap());
+    let outputs = stage.send(CALLER, bye);
+    assert!(matches!(outputs[..], [Output::Stream { flow: to, .. }] if to == flow));
+}
+
+#[test]
 fn streams_are_bounded_and_those_that_say_nothing_or_nonsense_are_closed() {
     let mut stage = Stage::with(|config| config.max_streams = 16);
     let now = stage.now;
