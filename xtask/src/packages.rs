@@ -120,7 +120,7 @@ struct Need {
 /// Of the packages below, those that are services of the same name.
 const SERVICES: [&str; 3] = ["kamailio", "nginx", "prometheus"];
 
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 20] = [
     Need {
         program: "curl",
         package: "curl",
@@ -195,6 +195,11 @@ const NEEDS: [Need; 19] = [
         program: "/etc/kamailio/tls.cfg",
         package: "kamailio-tls-modules",
         tests: "the same over TLS",
+    },
+    Need {
+        program: "/usr/share/doc/kamailio-presence-modules/copyright",
+        package: "kamailio-presence-modules",
+        tests: "watching contacts at another SIP registrar",
     },
     Need {
         program: "baresip",

@@ -6,6 +6,8 @@ mod host;
 mod peer;
 #[path = "kamailio/server.rs"]
 mod server;
+#[path = "kamailio/watcher.rs"]
+mod watcher;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Command;
@@ -16,7 +18,8 @@ use hawser_sip::fields::NameAddr;
 use hawser_sip::session::{EndReason, SessionEvent};
 use host::{Host, Over};
 use peer::Peer;
-use server::Kamailio;
+use server::{Beside, Kamailio};
+use watcher::Watcher;
 
 /// Returns `None`, and reports that the test is skipped, where Kamailio is not installed.
 fn start(test: &str, algorithm: Algorithm) -> Option<Kamailio> {
@@ -131,6 +134,53 @@ fn each_link_of_a_host_has_a_number_and_a_new_address_replaces_the_old_one() {
         .map(|contact| contact.split('>').next().unwrap().to_owned())
         .collect();
     assert_eq!(hosts, ["<sip:alice@192.0.2.2", "<sip:alice@192.0.2.3"]);
+}
+
+#[test]
+fn a_user_who_watches_is_told_of_each_change_of_contacts() {
+    let test = "a_user_who_watches_is_told_of_each_change_of_contacts";
+    let database = tempfile::tempdir().unwrap();
+    let tables = [
+        "version",
+        "presentity",
+        "active_watchers",
+        "watchers",
+        "pua",
+    ];
+    for table in tables {
+        let shipped = format!("/usr/share/kamailio/dbtext/kamailio/{table}");
+        // Where it is missing, so is Kamailio.
+        let _ = std::fs::copy(shipped, database.path().join(table));
+    }
+    let address = free_address();
+    let reg = Beside {
+        file: "reg.cfg",
+        module: "pua_reginfo.so",
+        own: &[
+            ("192.0.2.1:5060", address.to_string()),
+            (
+                "/var/lib/kamailio/reg",
+                database.path().display().to_string(),
+            ),
+        ],
+    };
+    let run = |it: &str| Command::new(it);
+    let Some(kamailio) = Kamailio::start_beside(Algorithm::Sha256, address, &reg, run) else {
+        let reason = "kamailio (packages kamailio, kamailio-presence-modules) is not installed";
+        return hawser_skip::skip(&format!("hawser-net::kamailio::{test}"), reason);
+    };
+    let mut watcher = Watcher::new(&kamailio);
+    watcher.until_it_is_told_something();
+    let mut host = Host::new(&kamailio, Over::Udp, "a", Algorithm::Sha256);
+    host.set_contacts(&[("sip:alice@192.0.2.1", 250), ("sip:alice@192.0.2.2", 750)]);
+    registered(host.settle());
+    watcher.until(&["sip:alice@192.0.2.2", "sip:alice@192.0.2.1"]);
+    host.set_contacts(&[("sip:alice@192.0.2.3", 1000)]);
+    registered(host.settle());
+    watcher.until(&["sip:alice@192.0.2.3"]);
+    host.set_contacts(&[]);
+    assert_eq!(host.settle(), RegistrationEvent::Removed);
+    watcher.until(&[]);
 }
 
 /// Lets both ends talk until something is so.

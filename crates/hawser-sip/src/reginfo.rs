@@ -125,12 +125,18 @@ pub struct Gap(pub u32);
 
 impl Watched {
     /// Takes a document of the registrar. Returns whether anything changed; a document that is
-    /// older than one that has come changes nothing.
+    /// older than one that has come changes nothing. One that tells everything counts also with the
+    /// version of the one before: Kamailio 5.6 gives all of them version 0, and the numbers of
+    /// NOTIFY keep their order.
     ///
     /// # Errors
     /// When one before it is missing.
     pub fn handle(&mut self, info: &RegInfo) -> Result<bool, Gap> {
-        if self.version.is_some_and(|version| info.version <= version) {
+        let is_old = |version| match info.is_full {
+            true => info.version < version,
+            false => info.version <= version,
+        };
+        if self.version.is_some_and(is_old) {
             return Ok(false);
         }
         let follows = self.version.and_then(|version| version.checked_add(1)) == Some(info.version);

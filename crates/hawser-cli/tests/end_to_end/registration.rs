@@ -3,7 +3,6 @@
 #[path = "../../../hawser-net/tests/kamailio/server.rs"]
 mod kamailio;
 
-use std::net::SocketAddr;
 use std::process::Command;
 
 use hawser_sip::digest::Algorithm;
@@ -261,13 +260,8 @@ fn kamailio_has_a_host_over_tcp() {
     in_namespace(test, || registers_with_kamailio(test, ";transport=tcp"));
 }
 
-/// Makes a certificate for this address, and its key; `None` where there is no openssl.
-fn certificate(place: &Place, address: SocketAddr) -> Option<kamailio::Tls> {
-    let tls = kamailio::Tls {
-        address,
-        certificate: place.path("certificate"),
-        key: place.path("key"),
-    };
+/// Makes a certificate for an address, and its key, in files of these names; whether it could.
+fn certificate(place: &Place, address: &str) -> bool {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"])
         .args([
@@ -276,17 +270,18 @@ fn certificate(place: &Place, address: SocketAddr) -> Option<kamailio::Tls> {
             "-subj",
             "/CN=example.org",
         ])
-        .arg("-addext")
-        .arg(format!("subjectAltName=IP:{}", address.ip()))
+        .args(["-addext", &format!("subjectAltName=IP:{address}")])
         .args(["-addext", "basicConstraints=critical,CA:FALSE", "-out"])
-        .arg(&tls.certificate)
+        .arg(place.path("certificate"))
         .arg("-keyout")
-        .arg(&tls.key)
+        .arg(place.path("key"))
         .output();
-    let made = made.ok()?;
+    let Ok(made) = made else {
+        return false;
+    };
     let said = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "{said}");
-    Some(tls)
+    true
 }
 
 #[test]
@@ -296,29 +291,39 @@ fn kamailio_has_a_host_over_tls_and_another_one_is_not_believed() {
         let stage = Stage::new();
         write_private(&stage.place.path("password"), "a\n");
         let skip = |reason| hawser_skip::skip(&format!("end_to_end::{test}"), reason);
-        let Some(tls) = certificate(&stage.place, "10.99.0.1:5061".parse().unwrap()) else {
+        if !certificate(&stage.place, "10.99.0.1") {
             return skip("openssl is not installed");
+        }
+        let path = |name: &str| stage.place.path(name).display().to_string();
+        let tls = kamailio::Beside {
+            file: "tls.cfg",
+            module: "tls.so",
+            own: &[
+                ("192.0.2.1:5061", "10.99.0.1:5061".to_owned()),
+                ("/etc/kamailio/directory.crt", path("certificate")),
+                ("/etc/kamailio/directory.key", path("key")),
+            ],
         };
         let at = "10.99.0.1:5060".parse().unwrap();
         let run = |program: &str| stage.far.command(program);
         let sha = Algorithm::Sha256;
-        let Some(_kamailio) = kamailio::Kamailio::start_with_tls(sha, at, &tls, run) else {
+        let Some(_kamailio) = kamailio::Kamailio::start_beside(sha, at, &tls, run) else {
             return skip("kamailio (packages kamailio, kamailio-tls-modules) is not installed");
         };
-        let believing = |tls: &kamailio::Tls| {
-            let file = tls.certificate.display();
-            let text = format!("[up]\ndirectory-certificates = \"{file}\"\n");
+        let believing = |place: &Place| {
+            let file = place.path("certificate");
+            let text = format!("[up]\ndirectory-certificates = {file:?}\n");
             stage.up_with(&text, "sip:10.99.0.1:5061;transport=tls")
         };
         // The certificate of somebody else.
         let other = Place::new();
-        let others = certificate(&other, tls.address).unwrap();
-        let up = believing(&others);
+        certificate(&other, "10.99.0.1");
+        let up = believing(&other);
         let has_failed = || stage.own()["reason"].is_string();
         until("it is not believed", has_failed, || up.log());
         assert_eq!(stage.own()["is_registered"], false);
         up.end();
-        let up = believing(&tls);
+        let up = believing(&stage.place);
         let is_there = || stage.own()["is_registered"] == true;
         until("it is registered", is_there, || stage.own().to_string());
         assert_eq!(stage.own()["contacts"].as_array().unwrap().len(), 2);

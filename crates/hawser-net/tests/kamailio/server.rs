@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,27 +25,28 @@ impl Kamailio {
         address: SocketAddr,
         run: impl FnOnce(&str) -> Command,
     ) -> Option<Self> {
-        Self::start_with(algorithm, address, None, run)
+        Self::start_with(algorithm, address, &[], run)
     }
 
-    /// Starts it so with TLS as well; `None` also where it is installed without its modules for
-    /// that.
+    /// Starts it with more of the files that are shipped: `None` also where a module is not
+    /// installed that this needs.
     #[allow(dead_code, reason = "not all tests use it")]
-    pub(crate) fn start_with_tls(
+    pub(crate) fn start_beside(
         algorithm: Algorithm,
         address: SocketAddr,
-        tls: &Tls,
+        beside: &Beside<'_>,
         run: impl FnOnce(&str) -> Command,
     ) -> Option<Self> {
         let mut folders = fs::read_dir("/usr/lib").ok()?.flatten();
-        let has_tls = folders.any(|it| it.path().join("kamailio/modules/tls.so").is_file());
-        has_tls.then(|| Self::start_with(algorithm, address, Some(tls), run))?
+        let module = Path::new("kamailio/modules").join(beside.module);
+        let is_there = folders.any(|it| it.path().join(&module).is_file());
+        is_there.then(|| Self::start_with(algorithm, address, &[beside], run))?
     }
 
     fn start_with(
         algorithm: Algorithm,
         address: SocketAddr,
-        tls: Option<&Tls>,
+        beside: &[&Beside<'_>],
         run: impl FnOnce(&str) -> Command,
     ) -> Option<Self> {
         let program = ["/usr/sbin/kamailio", "/usr/local/sbin/kamailio"]
@@ -58,9 +59,9 @@ impl Kamailio {
         let local = fs::read_to_string(format!("{shipped}local.cfg")).unwrap();
         let local = set_up(&local, address, algorithm);
         fs::write(folder.path().join("local.cfg"), local).unwrap();
-        if let Some(tls) = tls {
-            let own = fs::read_to_string(format!("{shipped}tls.cfg")).unwrap();
-            fs::write(folder.path().join("tls.cfg"), tls.set_up(&own)).unwrap();
+        for other in beside {
+            let text = fs::read_to_string(format!("{shipped}{}", other.file)).unwrap();
+            fs::write(folder.path().join(other.file), other.set_up(text)).unwrap();
         }
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let mut command = run(program);
@@ -90,31 +91,21 @@ impl Kamailio {
     }
 }
 
-/// What TLS is set up with.
+/// A shipped file beside the main one, and what is put into it.
 #[derive(Debug)]
-pub(crate) struct Tls {
-    pub(crate) address: SocketAddr,
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+pub(crate) struct Beside<'a> {
+    pub(crate) file: &'a str,
+    /// The module that it needs most.
+    pub(crate) module: &'a str,
+    /// What the example has, and what takes its place.
+    pub(crate) own: &'a [(&'a str, String)],
 }
 
-impl Tls {
-    /// Puts this into the shipped example.
-    fn set_up(&self, shipped: &str) -> String {
-        let mut text = shipped.to_owned();
-        for (example, own) in [
-            ("192.0.2.1:5061", self.address.to_string()),
-            (
-                "/etc/kamailio/directory.crt",
-                self.certificate.display().to_string(),
-            ),
-            (
-                "/etc/kamailio/directory.key",
-                self.key.display().to_string(),
-            ),
-        ] {
-            assert!(text.contains(example), "{text}");
-            text = text.replace(example, &own);
+impl Beside<'_> {
+    fn set_up(&self, mut text: String) -> String {
+        for (example, own) in self.own {
+            assert!(text.contains(example), "{example} is not in {text}");
+            text = text.replace(example, own);
         }
         text
     }

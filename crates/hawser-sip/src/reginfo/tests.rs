@@ -154,6 +154,15 @@ fn a_subscriber_knows_what_the_documents_say_together() {
     );
 }
 
+/// As Kamailio 5.6 does.
+#[test]
+fn everything_counts_also_when_each_document_has_version_0() {
+    let mut watched = Watched::default();
+    let told = [vec![], vec![contact("1", "sip:a@h1.example", 200)], vec![]];
+    let outcomes = told.map(|contacts| watched.handle(&info(0, true, contacts)));
+    assert_eq!(outcomes, [Ok(false), Ok(true), Ok(true)]);
+}
+
 #[test]
 fn a_registrar_that_tells_of_ever_more_contacts_takes_no_memory() {
     let mut watched = Watched::default();
