@@ -32,7 +32,7 @@ impl Run {
         ))
     }
 
-    /// A call of 50 packets/s beside a flow that sends as fast as it may. `None`: as above.
+    /// A call of 50 packets/s beside TCP connections both ways. `None`: as above.
     pub fn call(&self, links: &[Link]) -> Option<CallReport> {
         let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
         Some(udp::call(&mut tunnel, self))

@@ -20,7 +20,7 @@ pub(crate) struct PacketArguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// One flow of UDP over all links, and a call beside bulk
+    /// One flow of UDP over all links, and a call beside TCP connections both ways
     Run(RunArguments),
     /// One TCP connection inside the tunnel
     Tcp(ConnectionArguments),

@@ -49,10 +49,8 @@ pub struct CallReport {
     pub policy: &'static str,
     /// The call.
     pub call: Disorder,
-    /// Goodput of the bulk in kbit/s.
+    /// Goodput of the bulk in the call's direction, in kbit/s of payload.
     pub bulk: u64,
-    /// Packets of the bulk that arrived after one that was sent later.
-    pub bulk_disordered: u64,
 }
 
 /// One connection. Rates in kbit/s of its payload.

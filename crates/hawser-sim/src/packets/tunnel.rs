@@ -7,7 +7,7 @@ use hawser_sched::packet::PacketPolicy;
 use hawser_sched::rules::LinkRules;
 use hawser_sctp::{AssociationConfig, LinkInfo, Local, PathSelector};
 use hawser_tunnel::{Delivery, ReceiverConfig, SenderConfig};
-use hawser_types::{ByteCount, Instant, LimitedBy, Permission};
+use hawser_types::{Instant, LimitedBy, Permission};
 
 use crate::association::{Fabric, client_local};
 
@@ -57,11 +57,6 @@ impl Tunnel {
         let now = self.now;
         let taken = self.end_mut(host).enqueue(now, packet);
         taken.expect("the simulator's packets are right");
-    }
-
-    /// Memory of the packets that wait at a host to be sent.
-    pub(super) fn waiting(&self, host: usize) -> ByteCount {
-        self.end(host).waiting()
     }
 
     /// Returns the next packet that a host hands on.

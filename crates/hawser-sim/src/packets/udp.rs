@@ -3,11 +3,14 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use hawser_scenario::Congestion;
 use hawser_types::{ByteCount, Instant, Rate};
 
+use super::connection::Connection;
 use super::inner;
 use super::plan::Run;
 use super::report::{CallReport, Disorder, UdpReport};
+use super::tcp_flow;
 use super::tunnel::Tunnel;
 
 /// Length of a packet of the flow.
@@ -163,45 +166,56 @@ pub(super) fn run(tunnel: &mut Tunnel, run: &Run, allowed: Rate, share: f64) -> 
     }
 }
 
-/// A call beside a flow that always has packets waiting.
+/// A call beside TCP connections of both hosts, which send all they can.
 pub(super) fn call(tunnel: &mut Tunnel, run: &Run) -> CallReport {
     let (from, began) = (run.from(), tunnel.now());
     let rate = Rate::from_bytes_per_second(50 * CALL as u64);
-    let mut call = Flow::new(1000, CALL, rate, began, run.warm_up);
-    let mut bulk = Flow::new(2000, PACKET, Rate::ZERO, began, run.warm_up);
-    let end = began + run.span;
+    let mut call = Flow::new(CALL_PORT, CALL, rate, began, run.warm_up);
+    let (counted_from, end) = (began + run.warm_up, began + run.span);
+    let mut bulk = [0, 1].map(|host| {
+        let ends = tcp_flow::ends(began, host, Congestion::Cubic);
+        Connection::new(ends, host, BULK_PORTS[host])
+    });
+    let mut before = None;
     while tunnel.now() < end + DRAINS {
-        if tunnel.now() < end {
-            call.send_due(tunnel, from);
-            while tunnel.waiting(from) < BACKLOG {
-                bulk.send(tunnel, from);
-            }
-            tunnel.pump(from);
+        let now = tunnel.now();
+        if now >= counted_from && before.is_none() {
+            before = Some(bulk[from].arrived());
         }
-        let next = if call.next_at < end {
-            call.next_at
-        } else {
-            end + DRAINS
-        };
+        let mut next = end + DRAINS;
+        if now < end {
+            call.send_due(tunnel, from);
+            tunnel.pump(from);
+            for connection in &mut bulk {
+                connection.drive(tunnel);
+            }
+            let timers = bulk.iter_mut().filter_map(|it| it.next_timeout(now));
+            next = timers.chain([call.next_at, end]).min().unwrap_or(end);
+        }
         tunnel.step(next);
-        while let Some(delivery) = tunnel.take(1 - from) {
-            match inner::read(&delivery.packet) {
-                Some((1000, number)) => call.arrive(tunnel.now(), number),
-                Some((_, number)) => bulk.arrive(tunnel.now(), number),
-                None => {}
+        for host in 0..2 {
+            while let Some(delivery) = tunnel.take(host) {
+                match inner::read(&delivery.packet) {
+                    Some((CALL_PORT, number)) => call.arrive(tunnel.now(), number),
+                    _ => bulk
+                        .iter_mut()
+                        .for_each(|it| it.take(tunnel.now(), host, &delivery.packet)),
+                }
             }
         }
     }
+    let carried = bulk[from].arrived() - before.unwrap_or_default();
+    let carried = Rate::over(ByteCount::new(carried), run.span - run.warm_up);
     CallReport {
         policy: run.policy.name(),
         call: call.disorder(),
-        bulk: bulk.goodput(run.span - run.warm_up).bits_per_second() / 1000,
-        bulk_disordered: bulk.disordered,
+        bulk: carried.bits_per_second() / 1000,
     }
 }
 
 /// A packet of a call.
 const CALL: usize = 200;
 pub(super) const DRAINS: Duration = Duration::from_secs(2);
-/// A flow that sends as fast as it may has so much waiting.
-const BACKLOG: ByteCount = ByteCount::new(500_000);
+const CALL_PORT: u16 = 1000;
+/// Of the connections of both hosts.
+const BULK_PORTS: [u16; 2] = [2000, 2001];
