@@ -209,11 +209,13 @@ impl Path {
         self.rtt.back_off();
         self.congestion.on_timeout(now);
         self.data_errors = self.data_errors.saturating_add(1);
-        if self.data_errors == BLACK_HOLE {
+        // A heartbeat was answered since the last time-out, so the path works.
+        let answers = self.errors == 0;
+        let is_large = self.packet_size > AssociationConfig::BASE_PACKET;
+        if answers && is_large && self.data_errors >= BLACK_HOLE {
             self.fall_to_base(now);
         }
-        // A heartbeat was answered since the last time-out, so the path works.
-        self.is_narrow |= self.errors == 0 && self.data_errors >= 2 * BLACK_HOLE;
+        self.is_narrow |= answers && self.data_errors >= 2 * BLACK_HOLE;
     }
 
     fn fall_to_base(&mut self, now: Instant) {

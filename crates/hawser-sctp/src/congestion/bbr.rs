@@ -1,3 +1,5 @@
+// long: the phases of one state machine, whose changes are read together
+
 mod model;
 mod startup;
 
@@ -32,10 +34,14 @@ pub(crate) struct Bbr {
     startup: Startup,
     /// The last probe, while acknowledgements of its packets may be outstanding.
     last_probe: Option<Probe>,
+    /// Time when a probe last found unused bandwidth.
+    found_at: Option<Instant>,
     /// Consecutive time-outs.
     timeouts: u32,
     /// Window before the first of them.
     window_before_timeouts: u64,
+    /// What was forgotten after too many of them, until the path is measured again.
+    forgotten: Option<Box<Self>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,8 +92,10 @@ impl Bbr {
             short_term: None,
             startup: Startup::default(),
             last_probe: None,
+            found_at: None,
             timeouts: 0,
             window_before_timeouts: 0,
+            forgotten: None,
         }
     }
 
@@ -139,12 +147,17 @@ impl Bbr {
                     self.cruise(now);
                 }
             }
+            Phase::Cruise { rounds, .. } if round && rounds > 0 && self.model.has_emptied() => {
+                // Not this path has drained the queue: the rate has risen.
+                self.short_term = None;
+                self.found_at = Some(now);
+                self.phase = self.up(now, GAIN_UP * GAIN_UP);
+            }
             Phase::Cruise { until, rounds } => {
                 let rounds = rounds.saturating_add(u32::from(round));
                 self.last_probe.take_if(|_| rounds >= ANSWERED_AFTER);
                 self.phase = if now >= until && rounds >= CRUISE_ROUNDS {
-                    self.short_term = None;
-                    Phase::Refill { rounds: 0 }
+                    self.end_cruise(now)
                 } else {
                     Phase::Cruise { until, rounds }
                 };
@@ -158,6 +171,14 @@ impl Bbr {
             }
             Phase::Up { since, probe } => self.phase = self.go_on_up(ack, since, probe, too_much),
             _ => {}
+        }
+    }
+
+    /// Begins a probe. Without a queue or bounds there is nothing to fill the path with first.
+    fn end_cruise(&mut self, now: Instant) -> Phase {
+        match self.short_term.take() {
+            None if self.model.is_without_queue() => self.up(now, GAIN_UP),
+            _ => Phase::Refill { rounds: 0 },
         }
     }
 
@@ -204,6 +225,7 @@ impl Bbr {
         if self.last_probe.take().is_none() {
             self.raise();
         }
+        self.found_at = Some(now);
         self.up(now, (probe.gain * probe.gain).min(STEEPEST))
     }
 
@@ -238,7 +260,12 @@ impl Bbr {
     fn cruise(&mut self, now: Instant) {
         // Senders on one link must not probe in step; some bits of the time serve as randomness.
         let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
-        let pause = self.model.min_rtt() * (CRUISE + spread);
+        let is_moving = self.found_at.is_some_and(|at| now.since(at) < MOVING);
+        let trips = match is_moving {
+            true => SHORT_CRUISE,
+            false => CRUISE + spread,
+        };
+        let pause = self.model.min_rtt() * trips;
         self.phase = Phase::Cruise {
             until: now + pause.min(LONGEST_CRUISE),
             rounds: 0,
@@ -253,7 +280,8 @@ impl Bbr {
             Phase::ProbeRtt { lowest, done } => {
                 *lowest = [*lowest, ack.rtt].into_iter().flatten().min();
                 if done.is_none() && flight <= low {
-                    *done = Some(now + PROBE_RTT.max(ack.smoothed_rtt));
+                    // A smoothed round trip has the queue in it that is gone now.
+                    *done = Some(now + PROBE_RTT.max(self.model.typical_rtt()));
                 }
                 if done.is_some_and(|done| now >= done) {
                     if let Some(lowest) = *lowest {
@@ -338,7 +366,7 @@ impl Bbr {
             Phase::Up { probe, .. } => 1.0 + probe.gain,
             _ => 2.0,
         };
-        let target = self.product(gain) + self.model.aggregated() + 3 * self.quantum();
+        let target = self.product(gain) + self.aggregated() + 3 * self.quantum();
         let grown = self.window.saturating_add(bytes);
         if self.startup.is_over {
             self.window = grown.min(target);
@@ -366,6 +394,12 @@ impl Bbr {
             }
             _ => inflight_long_term,
         }
+    }
+
+    /// Returns the bytes in flight that bursts of acknowledgements need, at the rate of now: while
+    /// it rises, all that comes seems to be a burst.
+    fn aggregated(&self) -> u64 {
+        self.model.aggregated().min(self.rate() / BURSTS_PER_SECOND)
     }
 
     fn window_of_probe(&self) -> u64 {
@@ -403,6 +437,9 @@ impl CongestionControl for Bbr {
 
     fn on_acknowledged(&mut self, ack: &Acknowledged) {
         self.timeouts = 0;
+        if ack.rtt.is_some() {
+            self.forgotten = None;
+        }
         self.model.on_acknowledged(ack, self.window);
         let round = self.model.is_round_start();
         let too_much = round && self.model.loses_too_much(self.packet);
@@ -437,15 +474,22 @@ impl CongestionControl for Bbr {
         }
         if self.timeouts == FORGET_AFTER_TIMEOUTS {
             // After so many time-outs the path may be a different one.
-            *self = Self {
+            let fresh = Self {
                 timeouts: FORGET_AFTER_TIMEOUTS,
+                window_before_timeouts: self.window_before_timeouts,
                 ..Self::new(ByteCount::new(self.packet))
             };
+            self.forgotten = Some(Box::new(std::mem::replace(self, fresh)));
         }
         self.window = self.packet;
     }
 
     fn on_spurious(&mut self, _: Instant) {
+        if let Some(known) = self.forgotten.take() {
+            // Answers of before show that it is the same path.
+            let packet = self.packet;
+            *self = Self { packet, ..*known };
+        }
         self.window = self
             .window
             .max(std::mem::take(&mut self.window_before_timeouts));
@@ -477,10 +521,16 @@ const ANSWERED_AFTER: u32 = 2;
 /// Minimum round trips between probes; up to three more are added.
 const CRUISE: u32 = 5;
 const CRUISE_ROUNDS: u32 = 2;
+/// Round trips between probes on a path whose rate moves: a probe has found bandwidth within
+/// `MOVING`.
+const SHORT_CRUISE: u32 = 2;
+const MOVING: Duration = Duration::from_secs(10);
 const LONGEST_CRUISE: Duration = Duration::from_secs(3);
 /// Share of the bounds that remains after losses.
 const LOSS_BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.85;
+/// Bursts that are further apart are those of a link that stands still.
+const BURSTS_PER_SECOND: u64 = 20;
 const PROBE_RTT: Duration = Duration::from_millis(200);
 /// Longer bursts are those of a machine that was busy, and not of a link.
 const LONGEST_BURST: Duration = Duration::from_millis(3);

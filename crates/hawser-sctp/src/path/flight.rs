@@ -5,6 +5,7 @@ mod pacer;
 mod reordering;
 #[cfg(test)]
 mod tests;
+mod timed_out;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::congestion::RateSample;
 use delivery::{Delivery, Snapshot};
 use pacer::Pacer;
 use reordering::Reordering;
+pub(crate) use timed_out::TimedOut;
 
 /// Packets in flight on one path, kept as QUIC keeps sent packets: each packet with DATA gets the
 /// path's next number, whichever chunks it carries.
@@ -47,6 +49,7 @@ pub(crate) struct Flight {
     delivery: Delivery,
     pacer: Pacer,
     reordering: Reordering,
+    timed_out: TimedOut,
     /// Recent share of lost packets.
     loss: f64,
     /// Number of packets that counted as lost because later ones arrived.
@@ -54,7 +57,7 @@ pub(crate) struct Flight {
 }
 
 /// A packet with DATA.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SentPacket {
     pub(crate) number: u64,
     pub(crate) at: Instant,
@@ -189,6 +192,10 @@ impl Flight {
         if self.losses == LossRule::PerPath || number == self.first {
             self.timer = now;
         }
+        if once {
+            // What left before it does not come any more.
+            self.timed_out.clear();
+        }
         self.largest = self.largest.max(Some(number));
         self.delivery.on_delivered(now, bytes, at);
         self.probe = Probe::Idle;
@@ -259,12 +266,14 @@ impl Flight {
 
     /// Returns all packets in flight as lost, oldest first, when T3 has expired.
     pub(crate) fn take_all(&mut self) -> Vec<SentPacket> {
+        let loss = self.loss;
         let open = self.packets.iter_mut().filter(|packet| packet.open > 0);
         let lost: Vec<_> = open.map(SentPacket::take).collect();
         lost.iter().for_each(|packet| self.book_lost(packet));
         self.probe = Probe::Idle;
+        self.timed_out.add(&lost, loss);
         let next = self.next_number();
-        let first = lost.first().map_or(next, |packet| packet.number);
+        let first = self.timed_out.first().unwrap_or(next);
         let chunks = lost.iter().map(|packet| packet.open).sum();
         self.reordering.on_timeout(first, chunks, next);
         lost
@@ -274,6 +283,46 @@ impl Flight {
     /// since the last window reduction were spurious.
     pub(crate) fn on_late(&mut self, number: u64) -> bool {
         self.reordering.on_late(number)
+    }
+
+    /// Returns what T3 has taken for lost, if this packet is among it, which has arrived late.
+    pub(crate) fn take_timed_out(&mut self, late: u64) -> TimedOut {
+        match self.timed_out.contains(late) {
+            true => std::mem::take(&mut self.timed_out),
+            false => TimedOut::default(),
+        }
+    }
+
+    /// Puts what T3 has taken for lost back in flight: packet `late` of it has arrived, and the
+    /// others may be on their way behind it.
+    pub(crate) fn put_back(&mut self, now: Instant, late: u64, timed_out: TimedOut) {
+        let Some(begin) = timed_out.first() else {
+            return;
+        };
+        self.loss = timed_out.loss();
+        let mut packets = VecDeque::new();
+        let closed = |number| SentPacket {
+            number,
+            at: now,
+            chunks: SmallVec::new(),
+            bytes: 0,
+            open: 0,
+            snapshot: Snapshot::default(),
+        };
+        for packet in timed_out.into_packets() {
+            let next = begin + packets.len() as u64;
+            packets.extend((next..packet.number).map(closed));
+            self.bytes += packet.bytes;
+            self.open += 1;
+            packets.push_back(packet);
+        }
+        let next = begin + packets.len() as u64;
+        packets.extend((next..self.first).map(closed));
+        packets.append(&mut self.packets);
+        (self.packets, self.first) = (packets, begin);
+        // Acknowledgements of what was sent again meanwhile were those of the first copies.
+        self.largest = Some(late);
+        self.timer = now;
     }
 
     /// Returns when T3 expires; `None` where nothing is in flight.
@@ -378,6 +427,20 @@ impl Flight {
 }
 
 impl SentPacket {
+    /// Keeps those chunks of a lost packet for which `size` returns their size.
+    fn reopen(&mut self, mut size: impl FnMut(u64) -> Option<u64>) {
+        let (before, mut bytes) = (self.open, 0);
+        self.chunks.retain(|chunk| {
+            let size = size(*chunk);
+            bytes += size.unwrap_or(0);
+            size.is_some()
+        });
+        self.open = self.chunks.len();
+        if self.open < before {
+            self.bytes = self.bytes.min(bytes);
+        }
+    }
+
     /// Removes the packet from flight and returns its contents.
     fn take(&mut self) -> Self {
         Self {

@@ -215,6 +215,13 @@ impl Outbound {
         };
         if self.losses == LossRule::PerPath && path.flight.on_late(transmission.packet) {
             path.congestion.on_spurious(now);
+            let Transmission { path: id, packet } = transmission;
+            let mut timed_out = path.flight.take_timed_out(packet);
+            timed_out.keep(|packet, chunk| {
+                let transmission = Transmission { path: id, packet };
+                self.window.on_not_lost(chunk, transmission)
+            });
+            path.flight.put_back(now, packet, timed_out);
         }
         paths.on_answered(now, transmission.path);
     }

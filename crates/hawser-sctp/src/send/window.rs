@@ -291,6 +291,21 @@ impl Window {
         failed
     }
 
+    /// Takes back the loss of a packet with the chunk: it may still arrive. Returns the chunk's
+    /// size, if it is waited for.
+    pub(super) fn on_not_lost(&mut self, chunk: u64, transmission: Transmission) -> Option<u64> {
+        let record = self.get_mut(chunk)?;
+        let place = record.failed.iter().position(|it| *it == transmission)?;
+        if record.is_placed || !matches!(record.status, Status::Wait | Status::Fail) {
+            return None;
+        }
+        record.failed.remove(place);
+        record.in_flight.insert(0, transmission);
+        let size = record.size();
+        self.set_status(chunk, Status::Wait);
+        Some(size)
+    }
+
     /// Marks a run of chunks as acknowledged beyond a hole; appends the new ones to `fresh`.
     pub(super) fn acknowledge(&mut self, run: std::ops::Range<u64>, fresh: &mut Vec<u64>) {
         self.acknowledged.insert_with(run, |run| fresh.extend(run));

@@ -142,6 +142,20 @@ impl Channels {
         })
     }
 
+    /// True if the silence of a channel is its own. TCP channels share their links with an
+    /// association: as long as none of them was heard since that fell silent, the links may be
+    /// silent, and they seem to live only since nothing is in flight on them.
+    pub(crate) fn answer_beside(&self, channel: &Channel) -> bool {
+        let Some(began) = channel.path().silence().began() else {
+            return true;
+        };
+        let heard = |other: &Channel| {
+            let heard = other.path().silence().last_heard();
+            !other.is_association() && heard > Some(began + SAME_MOMENT)
+        };
+        !channel.is_association() || self.iter().any(heard)
+    }
+
     /// Returns when the next silence becomes telling.
     pub(crate) fn next_telling(&self, now: Instant, resolution: Duration) -> Option<Instant> {
         let telling = self.not_suspect().filter_map(|channel| {

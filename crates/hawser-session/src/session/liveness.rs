@@ -169,8 +169,9 @@ impl Session {
             let link = channel.link();
             // Copies over the same link would share its fate.
             let others_live = self.channels.live_without(link);
+            let others_answer = others_live && self.channels.answer_beside(channel);
             let usual = self.links.usual_silence(link);
-            if self.channels.is_dead(now, channel, others_live, usual) {
+            if self.channels.is_dead(now, channel, others_answer, usual) {
                 let silence = channel.path().silence();
                 tracing::debug!(%id, ?silence, ?now, others_live, "dead");
                 let link_is_silent = !self.channels.link_is_heard(channel);

@@ -26,8 +26,9 @@ pub(super) struct TransportTrial {
     chosen: Transport,
     reason: TransportReason,
     trial: Option<Trial>,
-    /// Time since when the chosen transport is silent, and the other one is not.
-    silent_since: Option<Instant>,
+    /// Time since when the chosen transport is silent, and the other one is not, with the payload
+    /// that the other one had brought by then.
+    silent_since: Option<(Instant, u64)>,
     /// Rate of each when it was last measured, TCP first.
     measured: [Option<Rate>; 2],
     /// Measurement of the transport in use.
@@ -270,8 +271,10 @@ impl TransportTrial {
             self.silent_since = None;
             return;
         }
-        let since = *self.silent_since.get_or_insert(now);
-        if now.since(since) >= SILENCE.max(look.round_trip * 4) {
+        let brought = look.held[index(other(self.chosen))];
+        let (since, before) = *self.silent_since.get_or_insert((now, brought));
+        // The other one may seem sound only since nothing was in flight on it.
+        if brought > before && now.since(since) >= SILENCE.max(look.round_trip * 4) {
             self.choose(now, other(self.chosen), TransportReason::Silent, None);
         }
     }

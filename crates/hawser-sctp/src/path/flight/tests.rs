@@ -150,3 +150,33 @@ fn when_t3_expires_everything_is_lost_oldest_first() {
         "the first that arrives late shows that the answers were"
     );
 }
+
+#[test]
+fn what_timed_out_is_put_back_with_its_numbers_as_far_as_it_is_missing() {
+    let mut flight = sent(4);
+    let before = flight.bytes();
+    flight.take_all();
+    flight.on_sent(at(400), SmallVec::from_slice(&[0]), 1212, None);
+    assert_eq!(flight.take_timed_out(4).first(), None, "it was sent later");
+    let mut timed_out = flight.take_timed_out(0);
+    timed_out.keep(|packet, chunk| (packet != 0 && chunk != 3).then_some(600));
+    flight.put_back(at(500), 0, timed_out);
+    assert_eq!(flight.next_number(), 5);
+    let restored = flight.bytes().as_u64() - 1212;
+    assert!((before.as_u64() / 2..before.as_u64()).contains(&restored));
+    assert_eq!(flight.sent_at(0), None);
+    for (packet, chunks) in [(1, 1), (2, 2), (3, 2), (4, 1)] {
+        assert!(flight.sent_at(packet).is_some());
+        (0..chunks).for_each(|_| flight.acknowledge(at(501), packet, 600, true));
+    }
+    assert!(flight.is_empty() && flight.bytes() == ByteCount::ZERO);
+}
+
+#[test]
+fn what_timed_out_is_forgotten_once_something_newer_has_arrived() {
+    let mut flight = sent(4);
+    flight.take_all();
+    flight.on_sent(at(400), SmallVec::from_slice(&[8]), 1212, None);
+    flight.acknowledge(at(450), 4, 1200, true);
+    assert_eq!(flight.take_timed_out(0).first(), None);
+}

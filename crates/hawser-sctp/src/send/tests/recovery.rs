@@ -156,6 +156,53 @@ fn answers_that_were_late_undo_a_timeout() {
     assert!(bench.window(0) >= window);
 }
 
+/// A link is silent through two time-outs, and then delivers what waited for it.
+#[test]
+fn what_a_silent_link_delivers_late_is_not_sent_again() {
+    let mut bench = Bench::with_rtts(&[50], &config());
+    open(&mut bench, 0);
+    (0..10).for_each(|_| bench.write(0, FULL));
+    assert_eq!(bench.pump().len(), 10);
+    let in_flight = bench.outbound.window.bytes_in_flight();
+    for _ in 0..2 {
+        while bench.window(0) > ByteCount::new(1200) || bench.pump().is_empty() {
+            bench.wait_for_timer();
+        }
+    }
+    bench.wait(100);
+    // The answer may be to what was sent again.
+    bench.sack(1, &[]).unwrap();
+    bench.pump();
+    bench.wait(1);
+    bench.sack(3, &[]).unwrap();
+    assert_eq!(bench.outbound.window.to_retransmit().count(), 0);
+    let payload = bench.outbound.window.bytes_in_flight();
+    assert_eq!(payload, in_flight / 10 * 7, "the rest is in flight");
+    let repeated = bench.outbound.window.repeated();
+    for next in 4..=10 {
+        bench.wait(1);
+        bench.sack(next, &[]).unwrap();
+        assert!(bench.pump().is_empty());
+    }
+    assert_eq!(bench.outbound.window.repeated(), repeated);
+    assert!(bench.paths.path(PathId::new(0)).unwrap().flight.is_empty());
+}
+
+/// As above, but the link has lost one of the packets.
+#[test]
+fn a_packet_missing_among_late_ones_is_sent_again() {
+    let mut bench = Bench::with_rtts(&[50], &config());
+    open(&mut bench, 0);
+    (0..10).for_each(|_| bench.write(0, FULL));
+    bench.pump();
+    bench.wait(1000);
+    assert_eq!(numbers(&bench.pump()), [0]);
+    bench.wait(1);
+    bench.sack(4, &[]).unwrap();
+    bench.sack(4, &[(5, 9)]).unwrap();
+    assert_eq!(numbers(&bench.pump()), [4]);
+}
+
 #[test]
 fn nothing_waits_on_a_timer_when_nothing_is_to_be_done() {
     let mut bench = Bench::with_rtts(&[50, 20], &config());

@@ -93,6 +93,24 @@ fn streams_arrive_whole_and_in_order_though_messages_overtake_each_other() {
     }
 }
 
+/// TCP channels with nothing in flight look sound on links that carry nothing.
+#[test]
+fn an_association_is_kept_while_all_links_are_silent() {
+    let mut pair = pair(FAIR);
+    let id = pair.sides[CLIENT]
+        .open_stream(pair.now, Bytes::new())
+        .unwrap();
+    let mut data = Bytes::from(pattern(200_000));
+    pair.sides[CLIENT].write(pair.now, id, &mut data).unwrap();
+    pair.run_for(15);
+    (0..4).for_each(|channel| pair.hole(channel));
+    pair.set_dead(9, true);
+    pair.run_for(3000);
+    assert!(pair.sides[CLIENT].channels.contains(ChannelId::new(9)));
+    let suspects = pair.sides[CLIENT].counters.suspects;
+    assert!(suspects > 0, "it was in flight");
+}
+
 #[test]
 fn everything_in_flight_is_acknowledged_and_forgotten() {
     let mut pair = pair(ROUGH);

@@ -350,6 +350,19 @@ fn a_transfer_that_ends_ends_its_trial() {
 }
 
 #[test]
+fn what_falls_silent_is_kept_where_the_other_delivers_nothing_either() {
+    let mut world = World::new(0, 1_200_000);
+    world.race = TransportTrial::new();
+    world.run(2_000);
+    world.look.sound[1] = false;
+    world.run(5_000);
+    assert_eq!(world.race.in_use(), Transport::Tcp);
+    world.look.sound[1] = true;
+    world.run(20);
+    assert_eq!(world.race.in_use(), Transport::Association);
+}
+
+#[test]
 fn what_falls_silent_is_left_at_once_and_for_good_when_that_lasts() {
     let mut world = World::new(1_000_000, 1_200_000);
     world.run(25_000);
