@@ -6,6 +6,7 @@
 //! same scenario and seed give the same result, to the bit.
 #![forbid(unsafe_code)]
 
+pub mod against_mptcp;
 mod arrivals;
 pub mod association;
 pub mod bond;
@@ -15,6 +16,7 @@ pub mod experiment;
 pub mod failover;
 pub mod fairness;
 pub mod hunt;
+pub mod mptcp;
 pub mod network;
 pub mod objects;
 pub mod packets;

@@ -28,6 +28,8 @@ enum Command {
     Connections(commands::ConnectionArguments),
     /// Compare `auto` with the better of both transports
     Transports(commands::TransportArguments),
+    /// Compare with a model of the kernel's MPTCP: goodput and queues
+    Mptcp(commands::MptcpArguments),
     /// Share a link with plain TCP
     Fairness(commands::FairnessArguments),
     /// Draw link sets and report the worst breaches of the promise
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Failover(arguments) => arguments.execute(),
         Command::Connections(arguments) => arguments.execute(),
         Command::Transports(arguments) => arguments.execute(),
+        Command::Mptcp(arguments) => arguments.execute(),
         Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
         Command::Association(arguments) => arguments.execute(),

@@ -4,12 +4,14 @@
 
 mod firewall;
 mod middlebox;
+mod queueing;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_path::KernelSample;
-use hawser_scenario::{Congestion, Fate, LineState, Link, Nat, TcpOption};
+use hawser_scenario::{Congestion, Direction, Fate, LineState, Link, Nat, TcpOption};
 use hawser_types::{ByteCount, ChannelId, Instant};
 
 use crate::queue::Queue;
@@ -17,6 +19,7 @@ use crate::tcp::{Packet, Tcp, TcpConfig};
 use firewall::Firewall;
 pub use firewall::UdpFate;
 use middlebox::{Mapping, Outward};
+pub use queueing::Queueing;
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,8 +109,10 @@ struct LinkState {
 #[derive(Debug)]
 struct LinkDirection {
     line: LineState,
+    delay: Duration,
     /// What has come to the other end.
     carried: ByteCount,
+    queueing: Queueing,
     in_flight: VecDeque<(Instant, Cargo)>,
 }
 
@@ -148,7 +153,9 @@ impl Network {
         let way = |line: &hawser_scenario::Line, number: u64| LinkDirection {
             // As the lab seeds its lines.
             line: LineState::new(line.clone(), seed.wrapping_mul(1_000_003) ^ number, now),
+            delay: line.delay,
             carried: ByteCount::ZERO,
+            queueing: Queueing::default(),
             in_flight: VecDeque::new(),
         };
         let links = links.iter().chain(server).enumerate();
@@ -333,6 +340,16 @@ impl Network {
         self.links[link].ways.each_ref().map(|way| way.carried)
     }
 
+    /// Returns what packets in a direction have waited for so far, on all links together.
+    pub fn queueing(&self, direction: Direction) -> Queueing {
+        let way = usize::from(direction == Direction::Get);
+        let mut all = Queueing::default();
+        for link in &self.links {
+            all.add(link.ways[way].queueing);
+        }
+        all
+    }
+
     /// Changes the congestion control of an end.
     pub fn set_congestion(&mut self, end: End, congestion: Congestion) {
         let now = self.now;
@@ -511,8 +528,11 @@ impl Network {
     /// Puts something on a line.
     fn put(&mut self, link: usize, way: usize, cargo: Cargo) {
         let state = &mut self.links[link].ways[way];
-        match state.line.handle_packet(self.now, cargo.size()) {
+        let size = cargo.size();
+        match state.line.handle_packet(self.now, size) {
             Fate::Delivered(at) => {
+                let waited = at.since(self.now).saturating_sub(state.delay);
+                state.queueing.note(size, waited);
                 if state.in_flight.is_empty() {
                     self.queue.push(at, Planned::Arrival { link, way });
                 }

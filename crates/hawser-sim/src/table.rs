@@ -1,6 +1,7 @@
 //! Reports as text.
 
 mod association;
+mod mptcp;
 mod transports;
 
 use std::fmt::{self, Display};
@@ -14,6 +15,7 @@ use crate::hunt::{self, Finding};
 use crate::objects::ObjectReport;
 
 pub use association::{Comparisons, DelayTable};
+pub use mptcp::BesideMptcp;
 pub use transports::Transports;
 
 /// Reports, one a line, with a heading.
