@@ -33,6 +33,8 @@ pub struct Session {
     is_told: bool,
     /// The UPDATE in progress.
     update: Update,
+    /// The pause before the far end is asked again that was not reached.
+    retry: Duration,
     queue: VecDeque<Queued>,
     events: VecDeque<SessionEvent>,
 }
@@ -164,7 +166,7 @@ struct Calling {
 enum Update {
     None,
     Asking,
-    /// Both ends asked at once, so this one waits (RFC 3261 §14.1).
+    /// The far end was not reached, or asked at once and refused (RFC 3261 §14.1).
     Waiting(Instant),
 }
 
@@ -196,6 +198,7 @@ impl Session {
             own,
             is_told: false,
             update: Update::None,
+            retry: FIRST_RETRY,
             queue: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -291,5 +294,8 @@ impl Session {
 /// T1, and T2 as the longest pause: RFC 3261 §13.3.1.4.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// A host that moves is registered again within a second or two.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(32);
 /// 64 × T1.
 const PATIENCE: Duration = Duration::from_secs(32);

@@ -6,8 +6,8 @@ use hawser_types::Instant;
 
 use super::outgoing::{ALLOWED, success};
 use super::{
-    Calling, EndReason, FIRST_PAUSE, Incoming, Own, PATIENCE, Queued, Role, Session, SessionEvent,
-    State, Update,
+    Calling, EndReason, FIRST_PAUSE, FIRST_RETRY, Incoming, LONGEST_RETRY, Own, PATIENCE, Queued,
+    Role, Session, SessionEvent, State, Update,
 };
 use crate::dialog::{Dialog, DialogFault};
 use crate::fields::CSeq;
@@ -57,7 +57,10 @@ impl Session {
     /// Takes notice that a request of this session got no answer.
     pub fn handle_failure(&mut self, method: &Method) {
         match method {
-            Method::Invite | Method::Update => self.end(EndReason::NoAnswer),
+            Method::Invite => self.end(EndReason::NoAnswer),
+            Method::Update if self.update == Update::Asking => self.end(EndReason::NoAnswer),
+            // What its answer would have said of the far end is asked for again.
+            Method::Update => self.is_told = false,
             Method::Bye => self.end(EndReason::Local),
             _ => {}
         }
@@ -65,7 +68,6 @@ impl Session {
 
     /// Takes a request within the session ([`Dialog::is_of`]).
     pub fn handle_request(&mut self, request: &Request) -> Incoming {
-        let is_asking = self.update == Update::Asking || matches!(self.state, State::Calling(_));
         let dialog = match &mut self.state {
             State::Accepted { dialog, .. }
             | State::Established { dialog, .. }
@@ -79,11 +81,6 @@ impl Session {
             }
         };
         // The far end's number counts before the request changes anything.
-        let is_offer = matches!(request.method, Method::Update | Method::Invite);
-        if is_offer && is_asking {
-            let answer = Response::new(request, StatusCode::REQUEST_PENDING, None);
-            return Incoming::Answer(answer);
-        }
         if let Err(fault) = dialog.handle_request(request) {
             let answer = Response::new(request, fault.status(), None);
             return Incoming::Answer(answer.with_reason(&fault.to_string()));
@@ -121,10 +118,13 @@ impl Session {
     }
 
     /// Accepts the description of a request that was [`Incoming::Offer`], and answers with this
-    /// end's own.
+    /// end's own. That tells all that an UPDATE of this end was to tell, which may be on its way to
+    /// where the far end is no more.
     #[must_use]
     pub fn accept(&mut self, request: &Request) -> Response {
         self.is_told = true;
+        self.update = Update::None;
+        self.retry = FIRST_RETRY;
         success(request, None, &self.own)
     }
 
@@ -222,10 +222,15 @@ impl Session {
     }
 
     fn handle_updated(&mut self, now: Instant, response: &Response) {
-        if response.status.is_provisional() || self.update != Update::Asking {
+        if response.status.is_provisional() {
             return;
         }
-        self.update = Update::None;
+        let was_asking = self.update == Update::Asking;
+        if was_asking {
+            self.update = Update::None;
+        } else if !response.status.is_success() {
+            return;
+        }
         let State::Established { dialog, .. } = &mut self.state else {
             return;
         };
@@ -233,24 +238,33 @@ impl Session {
             status if status.is_success() => {
                 match dialog.handle_success(&Method::Update, response) {
                     Ok(()) => {
+                        self.retry = FIRST_RETRY;
                         let body = response.body.clone();
                         self.events.push_back(SessionEvent::Updated(body));
                     }
                     Err(fault) => self.end(EndReason::Answer(fault)),
                 }
             }
-            StatusCode::REQUEST_PENDING => {
-                // Each end waits for a different time, so they do not meet again.
-                self.is_told = false;
-                self.update = Update::Waiting(now + self.glare_pause());
-            }
+            // A far end that knows no better refuses while it asks as well: each end waits for a
+            // different time, so they do not meet again.
+            StatusCode::REQUEST_PENDING => self.ask_again(now + self.glare_pause()),
             // The far end knows nothing of the session (RFC 3261 §12.2.1.2).
-            StatusCode::NO_TRANSACTION | StatusCode::REQUEST_TIMEOUT => {
-                self.refused(response.status);
+            StatusCode::NO_TRANSACTION => self.refused(response.status),
+            // It is not reached where it was; it may be on its way to somewhere else.
+            StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TEMPORARILY_UNAVAILABLE
+            | StatusCode::SERVICE_UNAVAILABLE => {
+                self.ask_again(now + self.retry);
+                self.retry = (self.retry * 2).min(LONGEST_RETRY);
             }
             // It keeps the description before, and so does this end until the next change.
             _ => {}
         }
+    }
+
+    fn ask_again(&mut self, at: Instant) {
+        self.is_told = false;
+        self.update = Update::Waiting(at);
     }
 
     /// RFC 3261 §14.1 has random times from 2.1 to 4 s and from 0 to 2 s.

@@ -49,13 +49,49 @@ fn a_session_is_opened_changed_by_both_ends_and_ended() {
 fn both_ends_may_move_at_once() {
     let mut pair = Pair::new(&[]);
     pair.run();
+    let begun = pair.now;
     pair.alice.session().set_own(own("alice", 2));
     pair.bob.session().set_own(own("bob", 2));
-    pair.run();
-    // Bob waits for less time, and Alice's answer tells all that hers was to tell.
+    pair.run_until(|pair| pair.alice.offers.len() + pair.bob.offers.len() == 3);
+    // The two cross, and each is accepted.
+    assert_eq!(pair.now.since(begun), pair::DELAY);
     assert_eq!(pair.alice.offers, ["bob at 2"]);
+    assert_eq!(pair.bob.offers, ["alice at 1", "alice at 2"]);
+    pair.run();
+    assert_eq!(pair.alice.heard.last(), Some(&updated("bob at 2")));
+    assert!(!pair.alice.session().is_over() && !pair.bob.session().is_over());
+}
+
+#[test]
+fn who_is_asked_while_its_own_question_is_lost_needs_that_no_more() {
+    // Alice's UPDATE goes to where Bob is no more, each time.
+    let mut pair = Pair::new(&[]);
+    pair.run();
+    pair.alice.session().set_own(own("alice", 2));
+    pair.lose(&[true]);
+    pair.step();
+    pair.bob.session().set_own(own("bob", 2));
+    pair.lose(&[
+        false, false, true, true, true, true, true, true, true, true, true, true, true,
+    ]);
+    pair.run();
     assert_eq!(pair.bob.heard, [updated("alice at 2")]);
-    assert_eq!(pair.bob.offers, ["alice at 1"]);
+    assert_eq!(pair.alice.offers, ["bob at 2"]);
+    // It has asked once more since then, as the answer might have said more.
+    assert_eq!(pair.alice.heard.last(), Some(&updated("bob at 2")));
+}
+
+#[test]
+fn who_is_not_reached_is_asked_again() {
+    let mut pair = Pair::new(&[]);
+    pair.run();
+    pair.bob.is_away = true;
+    pair.alice.session().set_own(own("alice", 2));
+    pair.run_until(|pair| pair.bob.turned_away == 3);
+    pair.bob.is_away = false;
+    pair.run();
+    assert_eq!(pair.bob.offers.last().unwrap(), "alice at 2");
+    assert!(!pair.alice.session().is_over());
 }
 
 #[test]

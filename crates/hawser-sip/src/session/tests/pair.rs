@@ -15,7 +15,7 @@ const FLOW: Flow = Flow {
     number: 1,
     is_reliable: false,
 };
-const DELAY: Duration = Duration::from_millis(20);
+pub(super) const DELAY: Duration = Duration::from_millis(20);
 
 pub(super) fn own(name: &str, place: u32) -> Own {
     Own {
@@ -32,6 +32,9 @@ pub(super) struct End {
     pub(super) offers: Vec<String>,
     pub(super) refuses: bool,
     pub(super) is_ringing: bool,
+    /// The directory does not find it, and has said so that often.
+    pub(super) is_away: bool,
+    pub(super) turned_away: usize,
     pub(super) was_cancelled: bool,
     /// The INVITE that this end sent.
     pub(super) invite: Option<Request>,
@@ -60,6 +63,8 @@ impl End {
             offers: Vec::new(),
             refuses: false,
             is_ringing: false,
+            is_away: false,
+            turned_away: 0,
             was_cancelled: false,
             invite: None,
             name,
@@ -163,6 +168,10 @@ impl End {
         cancels: Option<TransactionId>,
     ) {
         let answer = match request.method {
+            _ if self.is_away => {
+                self.turned_away += 1;
+                Response::new(&request, StatusCode::TEMPORARILY_UNAVAILABLE, None)
+            }
             Method::Cancel => {
                 self.was_cancelled = true;
                 if let Some((invite, called)) = self.called.take().filter(|_| cancels.is_some()) {
@@ -278,6 +287,17 @@ impl Pair {
             }
         }
         panic!("it does not end");
+    }
+
+    pub(super) fn run_until(&mut self, condition: impl Fn(&Self) -> bool) {
+        while !condition(self) {
+            assert!(self.step(), "it does not come to that");
+        }
+    }
+
+    /// These of the messages that follow are lost.
+    pub(super) fn lose(&mut self, lost: &[bool]) {
+        self.lost.extend(lost);
     }
 }
 
