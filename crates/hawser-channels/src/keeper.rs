@@ -24,7 +24,8 @@ pub struct ChannelKeeper {
     express: bool,
     /// Channels by role, the eldest first.
     held: [Vec<ChannelId>; 2],
-    /// Channels whose full segments do not arrive, by role. Each goes when another takes its place.
+    /// Channels that are of no use as they are, by role: full segments do not arrive, or the
+    /// gateway is elsewhere. Each goes when another takes its place.
     outdated: [Vec<ChannelId>; 2],
     segments: SegmentLimit,
     /// Bulk channels that the link is to have.
@@ -138,9 +139,20 @@ impl ChannelKeeper {
     /// Takes in what is known of segments that do not arrive over the link. To be called before
     /// `update`. Where smaller ones are to be used from now on, every channel is replaced.
     pub fn handle_lost_segment(&mut self, now: Instant, lost: Option<LostSegment>) {
-        if !self.segments.learn(now, lost) {
-            return;
+        if self.segments.learn(now, lost) {
+            self.replace_all(now);
         }
+    }
+
+    /// The gateway is no longer where the link's channels go to. Each of them goes when another
+    /// one stands.
+    pub fn handle_address_gone(&mut self, now: Instant) {
+        self.knows_address = false;
+        self.failures = 0;
+        self.replace_all(now);
+    }
+
+    fn replace_all(&mut self, now: Instant) {
         for (outdated, held) in self.outdated.iter_mut().zip(&mut self.held) {
             outdated.append(held);
         }

@@ -31,6 +31,7 @@ use tokio::sync::watch;
 
 use crate::congestion::Congestion;
 use crate::driver::Driver;
+use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
@@ -224,6 +225,12 @@ impl Client {
     /// [`reached`](ClientConfig::reached) at before.
     pub fn reached(&self) -> watch::Receiver<Vec<SocketAddr>> {
         self.shared.reached.subscribe()
+    }
+
+    /// Says where the gateway is from now on. The session goes on: each link has other connections
+    /// to it, and those to where it was end when others stand.
+    pub fn set_addresses(&self, addresses: Vec<HostPort>) {
+        self.shared.set_addresses(addresses);
     }
 
     /// True if the gateway is on this very machine, so that the loopback interface leads there.

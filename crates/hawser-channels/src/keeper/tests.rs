@@ -55,6 +55,25 @@ fn without_express_channels_the_first_one_is_bulk_and_nothing_is_missing() {
 }
 
 #[test]
+fn when_the_gateway_is_elsewhere_each_channel_goes_when_one_to_there_stands() {
+    let mut keeper = complete();
+    let now = after(5000);
+    keeper.handle_address_gone(now);
+    keeper.update(|_| true, 1);
+    // Any address may be the right one; the old channels carry what they can meanwhile.
+    assert_eq!(drain(&mut keeper, now), [SEARCH]);
+    assert_eq!(keeper.channels().collect::<Vec<_>>(), [id(1), id(0)]);
+    assert!(keeper.handle_joined(now, ChannelRole::Bulk, id(2)));
+    let found = [KeeperAction::Drop(id(1)), EXPRESS];
+    let mut actions = drain(&mut keeper, now);
+    actions.extend(drain(&mut keeper, now));
+    assert_eq!(actions, found);
+    assert!(keeper.handle_joined(now, ChannelRole::Express, id(3)));
+    assert_eq!(drain(&mut keeper, now), [KeeperAction::Drop(id(0))]);
+    assert!(keeper.is_complete());
+}
+
+#[test]
 fn where_full_segments_are_lost_each_channel_goes_when_one_with_small_segments_stands() {
     let mut keeper = complete();
     let now = after(5000);

@@ -14,11 +14,13 @@ use tokio::time::{Instant, timeout};
 use super::shared::Shared;
 use crate::association::{AssociationEndpoint, AssociationHandle};
 use crate::driver::Driver;
+use crate::host_port::HostPort;
 
 /// Runs until the session ends.
 pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
     let keeper = Keeper {
         endpoint: None,
+        begun_at: Vec::new(),
         shared,
         driver,
     };
@@ -30,6 +32,8 @@ struct Keeper {
     driver: Driver,
     /// The sockets on the links, once they were needed.
     endpoint: Option<AssociationEndpoint>,
+    /// Where the gateway was when the association began.
+    begun_at: Vec<SocketAddr>,
 }
 
 impl Keeper {
@@ -37,10 +41,12 @@ impl Keeper {
         let mut wishes = self.shared.transport.subscribe();
         let mut links = self.shared.links.clone();
         let mut changes = self.driver.changes();
+        let mut addresses = self.shared.addresses.subscribe();
         let mut back_off = AssociationBackOff::default();
         while self.driver.closed().is_none() {
             changes.mark_unchanged();
             links.mark_unchanged();
+            addresses.mark_unchanged();
             let wish = *wishes.borrow_and_update();
             let port = self.driver.datagram_port();
             let (Some(port), true) = (port, wish != TransportChoice::Tcp) else {
@@ -69,6 +75,7 @@ impl Keeper {
                 () = tokio::time::sleep(pause) => {}
                 _ = links.changed() => back_off.reset(),
                 _ = wishes.changed() => back_off.reset(),
+                Ok(()) = addresses.changed() => back_off.reset(),
             }
         }
     }
@@ -77,6 +84,7 @@ impl Keeper {
     async fn begin(&mut self, port: u16) -> Result<ChannelId, String> {
         let remotes = self.remotes(port).await?;
         self.take_places(&remotes)?;
+        self.begun_at.clone_from(&remotes);
         let grant = timeout(GRANT_PATIENCE, self.grant()).await;
         let grant = grant.map_err(|_| "the gateway has granted no number for it".to_owned())?;
         let id = grant.id;
@@ -110,6 +118,7 @@ impl Keeper {
         let mut links = self.shared.links.clone();
         let mut rules = self.shared.rules.subscribe();
         let mut changes = self.driver.changes();
+        let mut addresses = self.shared.addresses.subscribe();
         while self.driver.channels().contains(&id) {
             if *wishes.borrow_and_update() == TransportChoice::Tcp {
                 self.driver.drop_channel(id);
@@ -120,8 +129,23 @@ impl Keeper {
                 changed = wishes.changed() => if changed.is_err() { return },
                 _ = links.changed() => self.follow().await,
                 _ = rules.changed() => self.follow().await,
+                Ok(()) = addresses.changed() => if self.has_lost_gateway() {
+                    // Its own addresses change by the association itself while one of them lasts.
+                    self.driver.drop_channel(id);
+                    return;
+                },
             }
         }
+    }
+
+    /// Whether the gateway is at none of the addresses any more at which the association found it.
+    fn has_lost_gateway(&self) -> bool {
+        let addresses = self.shared.addresses.borrow();
+        let mut known = addresses.iter().map(HostPort::socket_addr);
+        !known.any(|address| {
+            let is_at = |at: &SocketAddr| address.is_none_or(|it| it.ip() == at.ip());
+            self.begun_at.iter().any(is_at)
+        })
     }
 
     /// The links have changed.

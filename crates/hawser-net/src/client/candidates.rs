@@ -27,6 +27,7 @@ pub(super) struct Locator {
 struct Search {
     begun: Instant,
     links: Vec<Link>,
+    addresses: Vec<HostPort>,
     found: watch::Receiver<Found>,
 }
 
@@ -59,7 +60,7 @@ impl Locator {
     ) -> Candidates {
         let mut latest = self.lock();
         if let Some(latest) = &*latest
-            && latest.holds(links)
+            && latest.holds(links, addresses)
         {
             return Candidates::new(latest.found.clone());
         }
@@ -67,6 +68,7 @@ impl Locator {
         *latest = Some(Search {
             begun: Instant::now(),
             links: links.to_vec(),
+            addresses: addresses.to_vec(),
             found: found.clone(),
         });
         if addresses.iter().any(|it| it.socket_addr().is_none()) {
@@ -83,10 +85,11 @@ impl Locator {
 
 impl Search {
     /// True if it goes on, or has found what would be found again.
-    fn holds(&self, links: &[Link]) -> bool {
+    fn holds(&self, links: &[Link], addresses: &[HostPort]) -> bool {
         let goes_on = self.found.has_changed().is_ok();
         let is_fresh = self.found.borrow().is_answered && self.begun.elapsed() < MAX_AGE;
-        self.links == links && (goes_on || is_fresh)
+        let is_same = self.links == links && self.addresses == addresses;
+        is_same && (goes_on || is_fresh)
     }
 }
 

@@ -71,15 +71,26 @@ async fn persist(shared: &Shared, link: Link) -> Option<Won> {
     let trying = async {
         let seed = RandomState::new().hash_one(link.index.value());
         let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
+        let mut addresses = shared.addresses.subscribe();
         loop {
-            match try_once(shared, &link).await {
-                Ok(won) => return won,
-                Err(problem) => {
-                    tracing::debug!(link = %link.name, %problem, "no connection yet");
-                    shared.note_problem(&link, &problem);
+            let once = async {
+                match try_once(shared, &link).await {
+                    Ok(won) => return Some(won),
+                    Err(problem) => {
+                        tracing::debug!(link = %link.name, %problem, "no connection yet");
+                        shared.note_problem(&link, &problem);
+                    }
                 }
+                tokio::time::sleep(back_off.next_pause()).await;
+                None
+            };
+            tokio::select! {
+                won = once => if let Some(won) = won {
+                    return won;
+                },
+                // Nobody waits for those where it is no more.
+                Ok(()) = addresses.changed() => {}
             }
-            tokio::time::sleep(back_off.next_pause()).await;
         }
     };
     let (mut links, mut rules) = (shared.links.clone(), shared.rules.subscribe());

@@ -111,6 +111,7 @@ impl LinkKeeper {
 
     async fn run(mut self) {
         let mut changes = self.driver.changes();
+        let mut addresses = self.shared.addresses.subscribe();
         let mut attempts = FuturesUnordered::new();
         loop {
             self.look_after(&mut attempts).await;
@@ -121,6 +122,7 @@ impl LinkKeeper {
                     self.on_result(role, result);
                 }
                 () = wake, if next.is_some() => {}
+                Ok(()) = addresses.changed() => self.follow_gateway(),
                 changed = changes.changed() => {
                     if changed.is_err() {
                         return;
@@ -128,6 +130,14 @@ impl LinkKeeper {
                     self.plan.handle_change(clock::now());
                 }
             }
+        }
+    }
+
+    /// The gateway has moved. What leads to where it was stays until something else stands.
+    fn follow_gateway(&mut self) {
+        if let Some(remote) = self.remote.take_if(|at| !self.shared.is_still_at(*at)) {
+            tracing::info!(link = %self.link.name, %remote, "the gateway is there no more");
+            self.plan.handle_address_gone(clock::now());
         }
     }
 

@@ -21,6 +21,7 @@ use crate::bind::SocketOptions;
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
+use crate::host_port::HostPort;
 use crate::invite::Invite;
 use crate::links::{self, Link};
 use crate::read_memory::ReadMemory;
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     /// Why there is no association though one is wanted.
     pub(super) association_problem: watch::Sender<Option<String>>,
     pub(super) current: watch::Sender<State>,
+    /// The gateway's addresses as they are now.
+    pub(super) addresses: watch::Sender<Vec<HostPort>>,
     keepers: Mutex<BTreeMap<LinkIndex, LinkStatus>>,
     locator: Locator,
     /// Addresses where the gateway has proved its key, the latest first.
@@ -97,6 +100,7 @@ impl Shared {
             association_problem: watch::Sender::new(None),
             reached: watch::Sender::new(config.reached.iter().copied().take(MAX_REACHED).collect()),
             locator: Locator::default(),
+            addresses: watch::Sender::new(config.addresses.clone()),
             config,
             congestion,
             reading: ReadMemory::new(MOST_READ_MEMORY),
@@ -165,7 +169,30 @@ impl Shared {
     /// The gateway's addresses, for use over `links`.
     pub(super) fn candidates(&self, links: &[Link]) -> Candidates {
         let reached = self.reached.borrow().clone();
-        self.locator.search(&reached, &self.config.addresses, links)
+        let addresses = self.addresses.borrow().clone();
+        self.locator.search(&reached, &addresses, links)
+    }
+
+    /// The gateway is at these addresses from now on, and not where it was reached elsewhere.
+    pub(super) fn set_addresses(&self, addresses: Vec<HostPort>) {
+        self.addresses.send_if_modified(|before| {
+            let is_news = *before != addresses;
+            if is_news {
+                let is_there = |at: &SocketAddr| is_among(&addresses, *at);
+                self.reached.send_if_modified(|reached| {
+                    let count = reached.len();
+                    reached.retain(is_there);
+                    reached.len() < count
+                });
+                *before = addresses;
+            }
+            is_news
+        });
+    }
+
+    /// Whether the gateway is still at an address where it was reached, as far as that is known.
+    pub(super) fn is_still_at(&self, remote: SocketAddr) -> bool {
+        is_among(&self.addresses.borrow(), remote)
     }
 
     /// The gateway has proved its key at `remote`; `is_best`: ahead of all other addresses.
@@ -312,6 +339,12 @@ impl Shared {
     pub(super) fn lock_keepers(&self) -> MutexGuard<'_, BTreeMap<LinkIndex, LinkStatus>> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A name may lead anywhere.
+fn is_among(addresses: &[HostPort], remote: SocketAddr) -> bool {
+    let mut addresses = addresses.iter().map(HostPort::socket_addr);
+    addresses.any(|address| address.is_none_or(|address| address == remote))
 }
 
 /// Unsent data in the kernel until the channel's rate is known.
