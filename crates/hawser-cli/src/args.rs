@@ -8,6 +8,7 @@ mod enclosed;
 mod events;
 mod kill_switch;
 mod manual;
+mod peers;
 mod rule;
 mod run;
 mod shared;
@@ -34,6 +35,7 @@ pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
+pub(crate) use peers::{KeySource, PeersAction, PeersArgs};
 pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
 pub(crate) use shared::TableArgs;
@@ -138,7 +140,7 @@ pub(crate) enum Command {
     Receive(ReceiveArgs),
     /// Make an invite to the gateway of this state directory; list them, or revoke one
     Invite(InviteArgs),
-    /// List the clients of this gateway, or revoke one
+    /// List the hosts that are known by name and the clients of this gateway, or change who is
     Peers(PeersArgs),
     /// Show what the running daemon is doing
     Status(TableArgs),
@@ -347,29 +349,6 @@ pub(crate) enum InviteAction {
     },
 }
 
-/// `hawser peers`.
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct PeersArgs {
-    /// Action on the clients; lists them when missing.
-    #[command(subcommand)]
-    pub(crate) action: Option<PeersAction>,
-    /// Format of the table.
-    #[command(flatten)]
-    pub(crate) table: TableArgs,
-}
-
-/// Actions on a gateway's clients.
-#[derive(Debug, Subcommand)]
-pub(crate) enum PeersAction {
-    /// Forget a client and end its sessions
-    Revoke {
-        /// Its key as `hawser peers` shows it
-        #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
-        key: PublicKey,
-    },
-}
-
 /// `hawser top`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct TopArgs {
@@ -528,11 +507,6 @@ fn stream(text: &str) -> Result<StreamId, String> {
 fn invite_id(text: &str) -> Result<PublicKey, String> {
     text.parse()
         .map_err(|error| format!("expected an id as `hawser invite list` shows it: {error}"))
-}
-
-fn key(text: &str) -> Result<PublicKey, String> {
-    text.parse()
-        .map_err(|error| format!("expected a key as `hawser peers` shows it: {error}"))
 }
 
 const GLOBAL: &str = "For every command";

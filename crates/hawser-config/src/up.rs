@@ -1,9 +1,7 @@
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use hawser_types::Host;
+use hawser_types::HostNameAt;
 use ipnet::IpNet;
 
 use crate::directory::{Digest, read_path};
@@ -54,52 +52,6 @@ pub struct UpConfig {
     pub web: Option<SocketAddr>,
 }
 
-/// `USER@DOMAIN`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostNameAt {
-    user: String,
-    domain: Host,
-}
-
-impl HostNameAt {
-    /// Returns the user.
-    pub fn user(&self) -> &str {
-        &self.user
-    }
-
-    /// Returns the domain.
-    pub fn domain(&self) -> &Host {
-        &self.domain
-    }
-}
-
-impl fmt::Display for HostNameAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.user, self.domain)
-    }
-}
-
-impl FromStr for HostNameAt {
-    type Err = HostNameAtError;
-
-    fn from_str(text: &str) -> Result<Self, HostNameAtError> {
-        let (user, domain) = text.split_once('@').ok_or(HostNameAtError)?;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()+".contains(&byte);
-        if user.is_empty() || user.len() > MAX_USER || !user.bytes().all(is_plain) {
-            return Err(HostNameAtError);
-        }
-        Ok(Self {
-            user: user.to_owned(),
-            domain: domain.parse().map_err(|_| HostNameAtError)?,
-        })
-    }
-}
-
-/// A text that is no name of a host in a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a name such as alice@example.org")]
-pub struct HostNameAtError;
-
 impl UpConfig {
     /// Tells whether the port would be open to other machines without permission.
     pub fn is_exposed(&self) -> bool {
@@ -110,6 +62,19 @@ impl UpConfig {
     /// allowed.
     pub fn lacks_password(&self) -> bool {
         self.is_reachable() && self.password_file.is_none() && !self.no_password
+    }
+
+    fn read_kill_switch(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
+        if let Some(field) = section.field("kill-switch") {
+            self.kill_switch = field.boolean()?;
+        }
+        if let Some(field) = section.field("kill-switch-allow") {
+            let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
+            let networks = field.list(allowed)?;
+            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
+            self.kill_switch_allow = read.collect::<Result<_, _>>()?;
+        }
+        Ok(())
     }
 
     /// Reads the name in a directory, and what belongs to it.
@@ -202,15 +167,7 @@ impl TryFrom<Section<'_>> for UpConfig {
                 return Err(field.wrong("false, or no password-file beside it"));
             }
         }
-        if let Some(field) = section.field("kill-switch") {
-            config.kill_switch = field.boolean()?;
-        }
-        if let Some(field) = section.field("kill-switch-allow") {
-            let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
-            let networks = field.list(allowed)?;
-            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
-            config.kill_switch_allow = read.collect::<Result<_, _>>()?;
-        }
+        config.read_kill_switch(&section)?;
         if let Some(field) = section.field("capture") {
             let allowed = "\"system\", \"cgroup:/PATH\", \"lan:INTERFACE\", or a list of these";
             let read = field.entries().into_iter().map(|it| it.parse(allowed));
@@ -226,9 +183,6 @@ impl TryFrom<Section<'_>> for UpConfig {
 fn is_sip(text: &str) -> bool {
     text.starts_with("sip:") || text.starts_with("sips:")
 }
-
-/// Bytes of a user's name.
-const MAX_USER: usize = 64;
 
 /// Default port of the proxy: the one registered for SOCKS.
 pub const DEFAULT_PROXY_PORT: u16 = 1080;

@@ -10,6 +10,7 @@ mod dir;
 mod error;
 mod gateway;
 mod json_file;
+mod names;
 mod packet_addresses;
 mod secret;
 
@@ -17,4 +18,5 @@ pub use client::{ClientStore, EnrolledGateway};
 pub use dir::StateDir;
 pub use error::StoreError;
 pub use gateway::{Enrolment, EnrolmentError, GatewayStore, KEEP_EXPIRED, Peer, PendingInvite};
+pub use names::{NameError, NameStore, NamedPeer};
 pub use packet_addresses::PacketAddresses;

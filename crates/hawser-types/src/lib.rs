@@ -7,6 +7,7 @@
 mod cause;
 mod count;
 mod host;
+mod host_at;
 mod host_port;
 mod id;
 mod instant;
@@ -20,6 +21,7 @@ mod units;
 pub use cause::{DialError, ResetCode, StreamReset};
 pub use count::ByteCount;
 pub use host::{Host, HostError, HostName};
+pub use host_at::{HostNameAt, HostNameAtError};
 pub use host_port::{HostPortFault, HostPortParts, PortPart};
 pub use id::{
     ChannelId, LinkIndex, PathId, RecordNumber, SegmentNumber, SessionId, StreamId, StreamOffset,

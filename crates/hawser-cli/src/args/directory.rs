@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use hawser_config::{DirectoryConfig, HostNameAt, UpConfig};
-use hawser_types::Host;
+use hawser_config::{DirectoryConfig, UpConfig};
+use hawser_types::{Host, HostNameAt};
 
 use super::shared::socket_address;
 

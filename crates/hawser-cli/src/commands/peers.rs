@@ -1,25 +1,77 @@
-//! `hawser peers`: the gateway's clients, whether it runs or not.
+//! `hawser peers`: the hosts that are known by name, and the gateway's clients, whether a daemon
+//! runs or not.
 
 use std::time::Duration;
 
 use hawser_control::PeerStatus;
 use hawser_net::identity::PublicKey;
-use hawser_net::store::{GatewayStore, Peer, StateDir};
+use hawser_net::invite::read_reference;
+use hawser_net::store::{GatewayStore, NameStore, NamedPeer, Peer, StateDir};
 use hawser_net::unix_time::UnixTime;
+use hawser_types::HostNameAt;
+use serde_json::{Value, json};
 
-use crate::args::{PeersAction, PeersArgs};
+use crate::args::{KeySource, PeersAction, PeersArgs};
 use crate::client::status;
 use crate::commands::invite::gateway_state;
-use crate::setup::{Setup, show, show_json};
+use crate::daemon::proxy::session::reference;
+use crate::setup::{Setup, Usage, show, show_json};
 
-/// Lists the peers, or strikes one off the list.
+/// Lists those that are known, or changes who is.
 pub(crate) async fn peers(setup: &Setup, args: &PeersArgs) -> anyhow::Result<()> {
-    let state = gateway_state(setup)?;
-    let store = GatewayStore::open(state)?;
+    let state = &setup.state;
     match &args.action {
-        Some(PeersAction::Revoke { key }) => revoke(&store, *key),
-        None => list(state, &store, args.table.json).await,
+        Some(PeersAction::Revoke { key }) => {
+            revoke(&GatewayStore::open(gateway_state(setup)?)?, *key)
+        }
+        Some(PeersAction::Add {
+            name,
+            key,
+            trust_first,
+        }) => add(state, name, key.as_ref(), *trust_first),
+        Some(PeersAction::Remove { name }) => {
+            NameStore::open(state)?.remove(name)?;
+            show(&format!("{name} is not known any more\n"))
+        }
+        Some(PeersAction::Key) => show(&format!("{}\n", own_key(state)?)),
+        Some(PeersAction::List(table)) => list(setup, table.json).await,
+        None => list(setup, args.table.json).await,
     }
+}
+
+fn add(
+    state: &StateDir,
+    name: &HostNameAt,
+    key: Option<&KeySource>,
+    trust_first: bool,
+) -> anyhow::Result<()> {
+    let key = match key {
+        Some(KeySource::Key(key)) => Some(*key),
+        Some(KeySource::Invite(invite)) => Some(read_reference(&reference(invite))?.gateway()),
+        None if trust_first => None,
+        None => {
+            let problem = format!(
+                "whose key {name} has is not known: give its key, which `hawser peers key` prints \
+                 there, or an invite of it; or believe the directory once by --trust-first"
+            );
+            return Err(Usage(problem).into());
+        }
+    };
+    let own = own_key(state)?;
+    if key == Some(own) {
+        return Err(Usage(format!("{own} is the key of this host itself")).into());
+    }
+    NameStore::open(state)?.add(name, key)?;
+    let host = name.host_name().map(|host| host.to_string());
+    show(&format!(
+        "{name} is known, as {} for programs; it has to know this host by the key {own}\n",
+        host.unwrap_or_default()
+    ))
+}
+
+fn own_key(state: &StateDir) -> anyhow::Result<PublicKey> {
+    state.prepare()?;
+    Ok(state.identity()?.public())
 }
 
 fn revoke(store: &GatewayStore, key: PublicKey) -> anyhow::Result<()> {
@@ -31,7 +83,26 @@ fn revoke(store: &GatewayStore, key: PublicKey) -> anyhow::Result<()> {
     ))
 }
 
-async fn list(state: &StateDir, store: &GatewayStore, json: bool) -> anyhow::Result<()> {
+async fn list(setup: &Setup, json: bool) -> anyhow::Result<()> {
+    let names = NameStore::open(&setup.state)?.peers();
+    let clients = match gateway_state(setup) {
+        Ok(state) => clients(state).await?,
+        Err(_) if !names.is_empty() => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    if json {
+        let peers: Vec<_> = clients.into_iter().map(|(_, status)| status).collect();
+        let names: Vec<Value> = names.iter().map(told).collect();
+        return show_json(&json!({ "peers": peers, "names": names }));
+    }
+    if clients.is_empty() && names.is_empty() {
+        return show("no client is enrolled\n");
+    }
+    show(&tables(&names, &clients))
+}
+
+/// A gateway's clients, with what is shown of them.
+async fn clients(state: &StateDir) -> anyhow::Result<Vec<(Peer, PeerStatus)>> {
     let running = status::ask(state, &status::ALL_SESSIONS)
         .await
         .unwrap_or_default();
@@ -39,38 +110,61 @@ async fn list(state: &StateDir, store: &GatewayStore, json: bool) -> anyhow::Res
         .map(|snapshot| snapshot.sessions)
         .unwrap_or_default();
     let now = UnixTime::now();
-    let peers = store.peers();
-    let statuses: Vec<PeerStatus> = peers
-        .iter()
-        .map(|peer| {
-            let key = peer.key.to_string();
-            let open = sessions
-                .iter()
-                .filter(|session| session.peer == key)
-                .count();
-            PeerStatus {
-                key,
-                name: peer.name.clone(),
-                enrolled_ago: Some(now.since(peer.enrolled_at)),
-                seen_ago: (open > 0).then_some(Duration::ZERO),
-                session_count: open as u64,
-            }
-        })
-        .collect();
-    if json {
-        return show_json(&serde_json::json!({ "peers": statuses }));
+    let peers = GatewayStore::open(state)?.peers().into_iter();
+    let with_status = |peer: Peer| {
+        let key = peer.key.to_string();
+        let open = sessions.iter().filter(|session| session.peer == key);
+        let open = open.count();
+        let status = PeerStatus {
+            key,
+            name: peer.name.clone(),
+            enrolled_ago: Some(now.since(peer.enrolled_at)),
+            seen_ago: (open > 0).then_some(Duration::ZERO),
+            session_count: open as u64,
+        };
+        (peer, status)
+    };
+    Ok(peers.map(with_status).collect())
+}
+
+/// A host that is known by name, for programs that read the list.
+fn told(peer: &NamedPeer) -> Value {
+    json!({
+        "name": peer.name.to_string(),
+        "host": peer.name.host_name().map(|host| host.to_string()),
+        "key": peer.key.map(|key| key.to_string()),
+        "trusted_first": peer.trusted_first,
+    })
+}
+
+fn tables(names: &[NamedPeer], clients: &[(Peer, PeerStatus)]) -> String {
+    let mut text = String::new();
+    if !names.is_empty() {
+        text.push_str(&format!("{:<43}  NAME\n", "KEY"));
     }
-    if peers.is_empty() {
-        return show("no client is enrolled\n");
+    for peer in names {
+        let (key, name) = (peer.key.map(|key| key.to_string()), &peer.name);
+        let how = match peer.trusted_first {
+            true => " (its key was taken on trust)",
+            false => "",
+        };
+        let key = key.as_deref().unwrap_or("that of its first session");
+        text.push_str(&format!("{key:<43}  {name}{how}\n"));
     }
-    let mut text = format!(
-        "{:<43}  {:>8}  {:>8}  NAME\n",
-        "KEY", "ENROLLED", "SESSIONS"
-    );
-    for (peer, status) in peers.iter().zip(&statuses) {
+    if !names.is_empty() && !clients.is_empty() {
+        text.push('\n');
+    }
+    if !clients.is_empty() {
+        text.push_str(&format!(
+            "{:<43}  {:>8}  {:>8}  NAME\n",
+            "KEY", "ENROLLED", "SESSIONS"
+        ));
+    }
+    let now = UnixTime::now();
+    for (peer, status) in clients {
         text.push_str(&row(peer, status, now));
     }
-    show(&text)
+    text
 }
 
 fn row(peer: &Peer, status: &PeerStatus, now: UnixTime) -> String {

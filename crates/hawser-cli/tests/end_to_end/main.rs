@@ -15,6 +15,7 @@ mod gateway;
 mod gateway_routes;
 mod internet;
 mod kill_switch;
+mod known_names;
 mod lan;
 mod ledger;
 mod link_state;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::{Digest, HostNameAt, UpConfig};
+use hawser_config::{Digest, UpConfig};
 use hawser_control::{ContactStatus, RegistrationStatus};
 use hawser_front::connection::SharedDirector;
 use hawser_front::registration::{
@@ -14,7 +14,7 @@ use hawser_net::clock;
 use hawser_net::links::{Link, usable};
 use hawser_sip::digest::Algorithm;
 use hawser_sip::uri::{SipUri, Uri};
-use hawser_types::{LinkIndex, Rate};
+use hawser_types::{HostNameAt, LinkIndex, Rate};
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 

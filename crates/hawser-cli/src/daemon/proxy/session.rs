@@ -179,7 +179,8 @@ async fn keep_reached(
     }
 }
 
-fn reference(source: &GatewaySource) -> String {
+/// The invite that `source` names, as it is read.
+pub(crate) fn reference(source: &GatewaySource) -> String {
     match source {
         GatewaySource::Url(url) => url.clone(),
         GatewaySource::File(path) => format!("@{}", path.display()),

@@ -1,0 +1,78 @@
+//! `hawser peers`.
+
+use clap::{Args, Subcommand};
+use hawser_config::GatewaySource;
+use hawser_net::identity::PublicKey;
+use hawser_types::HostNameAt;
+
+use super::shared::TableArgs;
+
+/// `hawser peers`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct PeersArgs {
+    /// Action; lists both when missing.
+    #[command(subcommand)]
+    pub(crate) action: Option<PeersAction>,
+    /// Format of the table.
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
+/// Actions on hosts that are known by name, and on a gateway's clients.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PeersAction {
+    /// Know a host by name: reach it, and let it reach what this host offers
+    Add {
+        /// Its name in a directory, such as bob@example.org
+        #[arg(value_name = "USER@DOMAIN")]
+        name: HostNameAt,
+        /// Its key, as `hawser peers key` prints it there, or an invite that has it
+        #[arg(value_name = "KEY|@INVITE", value_parser = key_source, allow_hyphen_values = true)]
+        key: Option<KeySource>,
+        /// Take the key of its first session: only the directory says then whose key it is
+        #[arg(long, conflicts_with = "key")]
+        trust_first: bool,
+    },
+    /// List the hosts that are known by name, and the clients of this gateway
+    List(TableArgs),
+    /// Know a host no longer, and end its sessions
+    Remove {
+        /// Its name, as `hawser peers list` shows it
+        #[arg(value_name = "USER@DOMAIN")]
+        name: HostNameAt,
+    },
+    /// Print the key of this host, for those that are to know it
+    Key,
+    /// Forget a client of this gateway and end its sessions
+    Revoke {
+        /// Its key as `hawser peers` shows it
+        #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
+        key: PublicKey,
+    },
+}
+
+/// What says which key a host has.
+#[derive(Clone, Debug)]
+pub(crate) enum KeySource {
+    /// The key.
+    Key(PublicKey),
+    /// An invite of that host.
+    Invite(GatewaySource),
+}
+
+fn key_source(text: &str) -> Result<KeySource, String> {
+    if let Ok(key) = text.parse() {
+        return Ok(KeySource::Key(key));
+    }
+    text.parse().map(KeySource::Invite).map_err(|_| {
+        "expected a key of 43 characters as `hawser peers key` prints it, an invite, or @FILE with \
+         one"
+        .to_owned()
+    })
+}
+
+fn key(text: &str) -> Result<PublicKey, String> {
+    text.parse()
+        .map_err(|error| format!("expected a key as `hawser peers` shows it: {error}"))
+}

@@ -1,0 +1,295 @@
+//! The hosts that this one knows by name, and whose key each name has.
+
+use hawser_types::{HostName, HostNameAt};
+use serde::{Deserialize, Serialize};
+
+use super::dir::StateDir;
+use super::error::{StoreError, VERSION};
+use super::json_file::JsonFile;
+use crate::identity::PublicKey;
+
+/// The names that this host knows, in the file `names.json`.
+///
+/// Can be shared by many tasks; changing writes the file before it returns. No two names have the
+/// same key or the same host name.
+#[derive(Debug)]
+pub struct NameStore {
+    file: JsonFile<State>,
+}
+
+/// A host that is known by name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NamedPeer {
+    /// Its name in a directory.
+    pub name: HostNameAt,
+    /// The key that it proves; none until its first session, whose key is taken on trust.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PublicKey>,
+    /// The key was taken on trust: at first contact only the directory said whose it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted_first: bool,
+}
+
+/// Why a name is not added, or does not get a key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The file can't be read or changed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Programs could not ask for it.
+    #[error(
+        "{name} has no host name, such as bob.example.org for bob@example.org: one label of \
+         letters, digits, - and _ is needed before the @, and a name behind it"
+    )]
+    NoHostName {
+        /// The name.
+        name: HostNameAt,
+    },
+    /// The name is there, with another key.
+    #[error("{name} is known with another key; `hawser peers remove {name}` forgets that one")]
+    OtherKey {
+        /// The name.
+        name: HostNameAt,
+    },
+    /// The key or the host name is another one's.
+    #[error("{name} is known already, with the same {what}")]
+    Taken {
+        /// The name that is there.
+        name: HostNameAt,
+        /// The part that both have.
+        what: &'static str,
+    },
+    /// No such name is known.
+    #[error("{name} is not known; `hawser peers list` shows the names that are")]
+    Unknown {
+        /// The name.
+        name: HostNameAt,
+    },
+}
+
+impl NameStore {
+    /// Reads the file in `dir`; where there is none, no names are known.
+    pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
+        Ok(Self {
+            file: JsonFile::open(dir.file("names.json"))?,
+        })
+    }
+
+    /// All of them, in the order in which they were added.
+    pub fn peers(&self) -> Vec<NamedPeer> {
+        self.file.read(|state| state.names.clone())
+    }
+
+    /// The host with this name.
+    pub fn peer(&self, name: &HostNameAt) -> Option<NamedPeer> {
+        self.find(|peer| peer.name == *name)
+    }
+
+    /// The host that programs ask for by `host`.
+    pub fn by_host(&self, host: &HostName) -> Option<NamedPeer> {
+        let relative = host.as_str().trim_end_matches('.');
+        self.find(|peer| {
+            let own = peer.name.host_name();
+            own.is_some_and(|own| own.as_str() == relative)
+        })
+    }
+
+    /// The host that has this key.
+    pub fn by_key(&self, key: &PublicKey) -> Option<NamedPeer> {
+        self.find(|peer| peer.key == Some(*key))
+    }
+
+    /// Adds a host by its name and key. Without a key, that of its first session is taken on
+    /// trust.
+    pub fn add(&self, name: &HostNameAt, key: Option<PublicKey>) -> Result<(), NameError> {
+        let Some(host) = name.host_name() else {
+            return Err(NameError::NoHostName { name: name.clone() });
+        };
+        self.file.update(|state| {
+            let is_same = |peer: &&NamedPeer| peer.name.host_name().as_ref() == Some(&host);
+            if let Some(known) = state.names.iter().find(is_same) {
+                return match known {
+                    known if known.name != *name => Err(taken(known, "host name")),
+                    // What is there is worth more than trust.
+                    _ if key.is_none() => Ok(()),
+                    known if known.key.is_none() || known.key == key => {
+                        state.set_key(name, key, false)
+                    }
+                    _ => Err(NameError::OtherKey { name: name.clone() }),
+                };
+            }
+            if state.names.len() >= MAX_NAMES {
+                let full = StoreError::Full {
+                    what: "names",
+                    limit: MAX_NAMES,
+                };
+                return Err(full.into());
+            }
+            state.names.push(NamedPeer {
+                name: name.clone(),
+                key: None,
+                trusted_first: false,
+            });
+            state.set_key(name, key, false)
+        })
+    }
+
+    /// Takes the key of a host's first session on trust.
+    pub fn trust(&self, name: &HostNameAt, key: PublicKey) -> Result<(), NameError> {
+        self.file.update(
+            |state| match state.names.iter().find(|peer| peer.name == *name) {
+                None => Err(NameError::Unknown { name: name.clone() }),
+                Some(known) if known.key == Some(key) => Ok(()),
+                Some(known) if known.key.is_some() => {
+                    Err(NameError::OtherKey { name: name.clone() })
+                }
+                Some(_) => state.set_key(name, Some(key), true),
+            },
+        )
+    }
+
+    /// Forgets a host.
+    pub fn remove(&self, name: &HostNameAt) -> Result<NamedPeer, NameError> {
+        self.file.update(|state| {
+            let place = state.names.iter().position(|peer| peer.name == *name);
+            match place {
+                Some(place) => Ok(state.names.remove(place)),
+                None => Err(NameError::Unknown { name: name.clone() }),
+            }
+        })
+    }
+
+    /// Reads the file again if another process has changed it; says whether it was changed.
+    pub fn reload_if_changed(&self) -> Result<bool, StoreError> {
+        self.file.reload_if_changed()
+    }
+
+    fn find(&self, is_it: impl Fn(&NamedPeer) -> bool) -> Option<NamedPeer> {
+        self.file
+            .read(|state| state.names.iter().find(|peer| is_it(peer)).cloned())
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct State {
+    version: u64,
+    names: Vec<NamedPeer>,
+}
+
+impl State {
+    fn set_key(
+        &mut self,
+        name: &HostNameAt,
+        key: Option<PublicKey>,
+        is_trusted: bool,
+    ) -> Result<(), NameError> {
+        let mut others = self.names.iter().filter(|peer| peer.name != *name);
+        if key.is_some()
+            && let Some(other) = others.find(|peer| peer.key == key)
+        {
+            return Err(taken(other, "key"));
+        }
+        if let Some(peer) = self.names.iter_mut().find(|peer| peer.name == *name) {
+            peer.key = key;
+            peer.trusted_first = is_trusted;
+        }
+        Ok(())
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            names: Vec::new(),
+        }
+    }
+}
+
+fn taken(known: &NamedPeer, what: &'static str) -> NameError {
+    let name = known.name.clone();
+    NameError::Taken { name, what }
+}
+
+const MAX_NAMES: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
+    fn name(text: &str) -> HostNameAt {
+        text.parse().unwrap()
+    }
+
+    fn store() -> (tempfile::TempDir, StateDir, NameStore) {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = StateDir::resolve(Some(parent.path().to_path_buf())).unwrap();
+        let store = NameStore::open(&dir).unwrap();
+        (parent, dir, store)
+    }
+
+    #[test]
+    fn a_name_is_found_by_its_host_name_and_its_key_and_outlives_a_restart() {
+        let (_parent, dir, store) = store();
+        let bob = name("Bob@example.org");
+        store.add(&bob, Some(key(1))).unwrap();
+        store.add(&bob, Some(key(1))).unwrap();
+        let again = NameStore::open(&dir).unwrap();
+        let found = again.by_host(&"bob.example.org.".parse().unwrap()).unwrap();
+        assert_eq!((&found.name, found.key), (&bob, Some(key(1))));
+        assert_eq!(again.by_key(&key(1)), Some(found.clone()));
+        assert_eq!(again.by_host(&"b.example.org".parse().unwrap()), None);
+        assert_eq!(again.remove(&bob).unwrap(), found);
+        assert!(store.reload_if_changed().unwrap());
+        assert_eq!(store.peers(), []);
+        assert!(matches!(store.remove(&bob), Err(NameError::Unknown { .. })));
+    }
+
+    #[test]
+    fn neither_a_name_nor_a_key_is_given_twice() {
+        let (_parent, _, store) = store();
+        store.add(&name("bob@example.org"), Some(key(1))).unwrap();
+        let other = store.add(&name("bob@example.org"), Some(key(2)));
+        assert!(matches!(other, Err(NameError::OtherKey { .. })));
+        let same_key = store.add(&name("carol@example.org"), Some(key(1)));
+        assert!(matches!(
+            same_key,
+            Err(NameError::Taken { what: "key", .. })
+        ));
+        let same_host = store.add(&name("BOB@example.org"), Some(key(3)));
+        let what = "host name";
+        assert!(matches!(same_host, Err(NameError::Taken { what: it, .. }) if it == what));
+        let no_host = store.add(&name("b.c@example.org"), Some(key(4)));
+        assert!(matches!(no_host, Err(NameError::NoHostName { .. })));
+        assert_eq!(store.peers().len(), 1);
+    }
+
+    #[test]
+    fn a_key_on_trust_is_taken_once_and_gives_way_to_nothing_but_the_user() {
+        let (_parent, _, store) = store();
+        let bob = name("bob@example.org");
+        store.add(&bob, None).unwrap();
+        store.trust(&bob, key(1)).unwrap();
+        store.trust(&bob, key(1)).unwrap();
+        assert!(store.peer(&bob).unwrap().trusted_first);
+        assert!(matches!(
+            store.trust(&bob, key(2)),
+            Err(NameError::OtherKey { .. })
+        ));
+        // Asked to trust again, it keeps what it has.
+        store.add(&bob, None).unwrap();
+        assert_eq!(store.peer(&bob).unwrap().key, Some(key(1)));
+        store.add(&bob, Some(key(1))).unwrap();
+        assert!(!store.peer(&bob).unwrap().trusted_first);
+        let carol = store.trust(&name("carol@example.org"), key(3));
+        assert!(matches!(carol, Err(NameError::Unknown { .. })));
+    }
+}
