@@ -5,7 +5,7 @@ use hawser_types::HostNameAt;
 use ipnet::IpNet;
 
 use crate::directory::{Digest, read_path};
-use crate::document::Section;
+use crate::document::{Field, Section};
 use crate::link::{LINK_NAME, read_link_name};
 use crate::serve::{read_listen, read_web};
 use crate::{CaptureScope, ConfigError, GatewaySource, read_network};
@@ -48,6 +48,9 @@ pub struct UpConfig {
     pub directory_certificates: Option<PathBuf>,
     /// `directory-digest`: the weakest hash that the password is proved by. Default SHA-256.
     pub directory_digest: Digest,
+    /// `offer`: TCP ports of this host's own that hosts known by name may reach. Empty by
+    /// default.
+    pub offer: Vec<u16>,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -92,6 +95,14 @@ impl UpConfig {
         if let Some(field) = section.field("directory-digest") {
             self.directory_digest = field.word(&Digest::WORDS)?;
         }
+        if let Some(field) = section.field("offer") {
+            let ports = field.list("a list of ports such as [22, 8080]")?;
+            let port = |field: &Field<'_>| Ok(field.integer(1..=65_535)? as u16);
+            self.offer = ports.iter().map(port).collect::<Result<_, _>>()?;
+            if !self.offer.is_empty() && self.name.is_none() {
+                return Err(field.wrong("no ports without a name: nobody would reach them"));
+            }
+        }
         Ok(())
     }
 
@@ -117,6 +128,7 @@ impl Default for UpConfig {
             directory_password_file: None,
             directory_certificates: None,
             directory_digest: Digest::Sha256,
+            offer: Vec::new(),
             web: None,
         }
     }
@@ -141,6 +153,7 @@ impl TryFrom<Section<'_>> for UpConfig {
             "directory-password-file",
             "directory-certificates",
             "directory-digest",
+            "offer",
             "web",
         ])?;
         let mut config = Self::default();

@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hawser_net::client::{Client, OpenStreamError};
+use hawser_net::gateway::{Gateway, OpenToClientError};
+use hawser_net::identity::PublicKey;
 use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -96,6 +98,15 @@ impl Bonded {
         Self {
             stream,
             _client: None,
+        }
+    }
+
+    /// The same for a stream that the far end of a client's session has opened: it keeps the client
+    /// likewise.
+    pub fn of_client(stream: BondStream, client: Arc<Client>) -> Self {
+        Self {
+            stream,
+            _client: Some(client),
         }
     }
 
@@ -282,7 +293,7 @@ impl Dialer for BondDialer {
         origin: &Origin,
     ) -> Result<Bonded, DialError> {
         let opening = Bytes::from(destination.to_bytes());
-        let mut stream = self
+        let stream = self
             .client
             .open(opening)
             .await
@@ -290,20 +301,65 @@ impl Dialer for BondDialer {
                 OpenStreamError::Refused(_) => DialError::LimitReached,
                 _ => DialError::GatewayUnavailable,
             })?;
-        if let Some(label) = origin.label() {
-            stream.set_label(label);
-        }
-        match stream.accepted().await {
-            Ok(_) => Ok(Bonded {
-                stream,
-                _client: Some(Arc::clone(&self.client)),
-            }),
-            Err(error) => {
-                let code = reset_by_peer(&error).and_then(|code| u16::try_from(code).ok());
-                Err(code
-                    .and_then(DialError::from_code)
-                    .unwrap_or(DialError::GatewayUnavailable))
-            }
+        let client = Some(Arc::clone(&self.client));
+        accepted(stream, client, origin).await
+    }
+}
+
+/// Dials over a session that the far end has begun, as the client of this host's door.
+#[derive(Clone)]
+pub(crate) struct DoorDialer {
+    door: Arc<Gateway>,
+    peer: PublicKey,
+}
+
+impl DoorDialer {
+    pub(crate) fn new(door: Arc<Gateway>, peer: PublicKey) -> Self {
+        Self { door, peer }
+    }
+}
+
+impl Dialer for DoorDialer {
+    type Stream = Bonded;
+
+    async fn dial(&self, destination: &Destination) -> Result<Bonded, DialError> {
+        self.dial_for(destination, &Origin::default()).await
+    }
+
+    async fn dial_for(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Bonded, DialError> {
+        let opening = Bytes::from(destination.to_bytes());
+        let stream = self.door.open(&self.peer, opening);
+        let stream = stream.map_err(|error| match error {
+            OpenToClientError::Refused(_) => DialError::LimitReached,
+            _ => DialError::GatewayUnavailable,
+        })?;
+        accepted(stream, None, origin).await
+    }
+}
+
+/// Waits until the far end has connected a stream to its destination.
+async fn accepted(
+    mut stream: BondStream,
+    client: Option<Arc<Client>>,
+    origin: &Origin,
+) -> Result<Bonded, DialError> {
+    if let Some(label) = origin.label() {
+        stream.set_label(label);
+    }
+    match stream.accepted().await {
+        Ok(_) => Ok(Bonded {
+            stream,
+            _client: client,
+        }),
+        Err(error) => {
+            let code = reset_by_peer(&error).and_then(|code| u16::try_from(code).ok());
+            Err(code
+                .and_then(DialError::from_code)
+                .unwrap_or(DialError::GatewayUnavailable))
         }
     }
 }

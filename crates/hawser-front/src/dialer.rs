@@ -1,10 +1,12 @@
-//! Connections to destinations, each by the way that suits it: over a session with a peer that the
-//! destination runs, by a gateway, or straight over one link.
+//! Connections to destinations, each by the way that suits it: over a session with a host that is
+//! known by name, or with a peer that the destination runs, by a gateway, or straight over one
+//! link.
 //!
 //! Every port takes connections in its own manner (SOCKS, HTTP, redirected by the kernel or by the
 //! shim), and all of them open these with one [`ConnectionDialer`], which is told what ways there
 //! are.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -20,7 +22,7 @@ use crate::connection::{
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
-use crate::peer::{PeerSessions, Peers, Remote, Sessions};
+use crate::peer::{DialByName, NamedPeers, PeerSessions, Peers, Remote, Sessions};
 use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
@@ -28,7 +30,6 @@ use crate::transport::{DialError, Dialer};
 /// Opens connections over links with `V`, whose names `R` resolves; where a [`SharedDirector`] so
 /// decides, by a gateway; and where the destination has a peer, over a session of `P`. None changes
 /// its way later.
-#[derive(Debug)]
 pub struct ConnectionDialer<
     V = TcpVia,
     R = RememberingResolver<LinkResolver>,
@@ -38,6 +39,7 @@ pub struct ConnectionDialer<
     neighbourhood: Neighbourhood<V>,
     gateway: Option<P::Way>,
     peers: Option<Peers<P>>,
+    named: Option<Arc<dyn DialByName<<P::Way as Dialer>::Stream>>>,
     machine: ThisMachine,
 }
 
@@ -65,6 +67,14 @@ impl ConnectionDialer {
         }
     }
 
+    /// Opens connections to hosts that are known by name over sessions with them, and never in
+    /// another way.
+    #[must_use]
+    pub fn knowing(self, named: Option<Arc<NamedPeers>>) -> Self {
+        let named = named.map(|named| named as _);
+        Self { named, ..self }
+    }
+
     /// Opens no connection to `machine` for an application that runs elsewhere.
     #[must_use]
     pub fn guarding(self, machine: ThisMachine) -> Self {
@@ -81,6 +91,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
             links,
             gateway: None,
             peers: None,
+            named: None,
             machine: ThisMachine::default(),
         }
     }
@@ -246,6 +257,12 @@ where
         destination: &Destination,
         origin: &Origin,
     ) -> Result<Self::Stream, DialError> {
+        if let Some(named) = &self.named
+            && let Some(dialing) = named.dial(&destination.host, destination.port, origin)
+        {
+            let stream = dialing.await?;
+            return Ok(EitherStream::Bonded(Counted::new(stream, None)));
+        }
         let peers = self.peers();
         if let Some(peers) = peers
             && let Some(way) = peers.way(destination, origin)
@@ -262,6 +279,12 @@ where
             peers.look_for(&destination.host, remote);
         }
         Ok(opened)
+    }
+}
+
+impl<V, R, P: Sessions> fmt::Debug for ConnectionDialer<V, R, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionDialer").finish_non_exhaustive()
     }
 }
 

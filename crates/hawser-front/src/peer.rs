@@ -1,21 +1,30 @@
-//! Destinations that run Hawser themselves.
+//! Destinations that run Hawser themselves: those that are found, and those that are known by name.
 //!
 //! A connection begins over one link, whatever its destination is. Beside it the destination's
 //! reserved port is probed: where a peer answers that this machine has enrolled with, and proves
 //! its key, later connections to that address go to it over a session, over all links. Nothing
 //! waits for a probe, and what fails over a session goes over a link as if there were no peer.
 //!
-//! Source: DBAS §II.A, the detection of the mode.
+//! Hosts that are known by name are another matter ([`NamedPeers`]): their names lead to them, over
+//! a session, or nowhere.
+//!
+//! Source: DBAS §II.A, the detection of the mode; MMS §II.B, sessions by SIP.
 
+mod book;
 mod cache;
 mod finder;
+mod named;
 mod names;
+mod offers;
 mod peers;
 mod remote;
 mod sessions;
 mod settings;
 
+pub use book::Book;
 pub use finder::PeerFinder;
+pub use named::{DialByName, NamedPeers, NamedPeersSettings, StartClient};
+pub use offers::Offers;
 pub use peers::Peers;
 pub use remote::Remote;
 pub use sessions::{PeerSessions, Sessions};

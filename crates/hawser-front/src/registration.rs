@@ -1,7 +1,9 @@
-//! Keeps this host registered with a directory, over whichever of its links leads there.
+//! Keeps this host registered with a directory, over whichever of its links leads there, and in
+//! sessions with other hosts by name.
 //!
-//! `hawser_sip::agent::Announcer` decides what is told and from where; this has the sockets.
+//! `hawser_sip::agent::HostAgent` decides what is told and from where; this has the sockets.
 
+mod calling;
 mod far;
 mod heard;
 mod task;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use hawser_net::clock;
 use hawser_net::links::Link;
-use hawser_sip::agent::{Announcer, AnnouncerConfig, RegistrationEvent};
+use hawser_sip::agent::{AnnouncerConfig, HostAgent, RegistrationEvent};
 use hawser_sip::digest::{Algorithm, Answerer};
 use hawser_sip::fields::Transport;
 use hawser_sip::uri::SipUri;
@@ -23,6 +25,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use zeroize::Zeroizing;
 
+pub use calling::{Ask, CallSettings, Calling};
+use calling::{Places, Signalling};
 use far::FarEnd;
 pub use far::RootCertificates;
 use heard::Heard;
@@ -40,6 +44,8 @@ pub struct RegistrationSettings {
     pub weakest: Algorithm,
     /// Whom to believe who the directory is, for TLS.
     pub roots: RootCertificates,
+    /// How others reach this host.
+    pub calls: CallSettings,
 }
 
 /// The links that may be used now.
@@ -72,7 +78,8 @@ pub struct RegistrationView {
 }
 
 impl HostRegistration {
-    /// Begins, and goes on by itself. `changes` says when the links have changed.
+    /// Begins, and goes on by itself. `changes` says when the links have changed. What comes back
+    /// beside it opens sessions with other hosts, and hears of them.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -80,7 +87,7 @@ impl HostRegistration {
         settings: RegistrationSettings,
         links: impl OwnLinks,
         changes: watch::Receiver<Arc<Vec<Link>>>,
-    ) -> std::io::Result<Self> {
+    ) -> std::io::Result<(Self, Calling)> {
         let mut seed = [0; 32];
         SystemRandom::new()
             .fill(&mut seed)
@@ -97,17 +104,22 @@ impl HostRegistration {
         let (close, closed) = oneshot::channel();
         let (sender, heard) = mpsc::channel(MAX_HEARD);
         let far = FarEnd::new(settings.directory, transport, settings.roots);
+        let CallSettings { keys, number, port } = settings.calls;
+        let (calling, signalling) = Calling::new();
         let run = Run {
-            announcer: Announcer::new(config, Some(answerer), &seed),
+            agent: HostAgent::new(config, Some(answerer), keys, number, &seed),
             ways: Ways::new(far, sender),
+            places: Places::new(port),
+            signalling,
             links,
             show,
         };
-        Ok(Self {
+        let running = Self {
             shown,
             close,
             task: tokio::spawn(run.run(changes, heard, closed)),
-        })
+        };
+        Ok((running, calling))
     }
 
     /// Returns what has become of it, as it changes.
@@ -127,8 +139,11 @@ impl HostRegistration {
 }
 
 struct Run<L> {
-    announcer: Announcer,
+    agent: HostAgent,
     ways: Ways,
+    /// Where others reach this host.
+    places: Places,
+    signalling: Signalling,
     links: L,
     show: watch::Sender<RegistrationView>,
 }
@@ -144,22 +159,28 @@ impl<L: OwnLinks> Run<L> {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_closing = false;
         loop {
-            let due = self.announcer.poll_timeout();
+            let due = self.agent.poll_timeout();
             let due = due.map(|at| at.since(clock::now()));
             tokio::select! {
                 _ = &mut closed, if !is_closing => {
                     is_closing = true;
-                    self.announcer.close(clock::now());
+                    self.agent.close(clock::now());
                 }
                 Ok(()) = changes.changed() => self.follow(),
                 _ = look.tick() => self.follow(),
                 Some(heard) = heard.recv() => self.hear(heard),
+                ask = self.signalling.asked() => match ask {
+                    Ask::Call(peer) => self.agent.call(clock::now(), &peer),
+                    Ask::HangUp(peer) => self.agent.hang_up(clock::now(), &peer),
+                },
                 () = sleep(due.unwrap_or(RATES_EVERY)) => {
-                    self.announcer.handle_timeout(clock::now());
+                    self.agent.handle_timeout(clock::now());
                 }
             }
+            self.tell_places();
             self.send();
-            if is_closing && self.announcer.is_closed() {
+            self.signalling.tell(&mut self.agent).await;
+            if is_closing && self.agent.is_closed() {
                 return;
             }
         }
@@ -172,9 +193,10 @@ impl<L: OwnLinks> Run<L> {
         for (link, address) in &mut addresses {
             address.rate = self.links.rate(*link);
         }
+        let rates = links.iter().map(|link| self.links.rate(link.index));
+        self.places.follow(&links, rates.collect(), &addresses);
         let addresses = addresses.into_iter().map(|(_, address)| address);
-        self.announcer
-            .set_addresses(clock::now(), addresses.collect());
+        self.agent.set_addresses(clock::now(), addresses.collect());
         if let Some(problem) = self.ways.problem() {
             self.show.send_if_modified(|view| {
                 let is_news = view.problem.as_ref() != Some(&problem);
@@ -184,13 +206,21 @@ impl<L: OwnLinks> Run<L> {
         }
     }
 
+    /// Tells the others where this host is, when that has changed.
+    fn tell_places(&mut self) {
+        let agent = &self.agent;
+        if let Some(candidates) = self.places.poll_change(|flow| agent.seen(flow)) {
+            self.agent.set_candidates(clock::now(), candidates);
+        }
+    }
+
     fn hear(&mut self, heard: Heard) {
         let now = clock::now();
         match heard {
-            Heard::Message(flow, message) => self.announcer.handle_message(now, flow, *message),
+            Heard::Message(flow, message) => self.agent.handle_message(now, flow, *message),
             Heard::Failed(flow) => {
                 self.ways.close(flow);
-                self.announcer.handle_flow_failure(now, flow);
+                self.agent.handle_flow_failure(now, flow);
             }
             Heard::Lookup(lookup) => {
                 self.ways.handle_lookup(lookup);
@@ -200,16 +230,15 @@ impl<L: OwnLinks> Run<L> {
     }
 
     fn send(&mut self) {
-        while let Some(transmit) = self.announcer.poll_transmit() {
+        while let Some(transmit) = self.agent.poll_transmit() {
             if !self.ways.send(transmit.flow, &transmit.bytes) {
-                self.announcer
-                    .handle_flow_failure(clock::now(), transmit.flow);
+                self.agent.handle_flow_failure(clock::now(), transmit.flow);
             }
         }
-        while let Some(event) = self.announcer.poll_event() {
+        while let Some(event) = self.agent.poll_event() {
             self.tell(event);
         }
-        let contacts = self.announcer.contacts().iter();
+        let contacts = self.agent.contacts().iter();
         let contacts: Vec<_> = contacts
             .map(|it| (it.uri.to_string(), it.q.thousandths()))
             .collect();
@@ -228,9 +257,7 @@ impl<L: OwnLinks> Run<L> {
                 }
                 view.until = Some(until);
                 view.problem = None;
-                view.others = bindings
-                    .len()
-                    .saturating_sub(self.announcer.contacts().len());
+                view.others = bindings.len().saturating_sub(self.agent.contacts().len());
             }
             RegistrationEvent::Removed => view.until = None,
             RegistrationEvent::Failed { fault, .. } => {

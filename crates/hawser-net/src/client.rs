@@ -147,6 +147,14 @@ impl Client {
         self.heard(patience, has_answered).await
     }
 
+    /// True if a session runs. Whether the gateway lets this client in may not be known yet.
+    pub fn is_connected(&self) -> bool {
+        match &*self.shared.current.borrow() {
+            State::Running(driver) => driver.closed().is_none(),
+            _ => false,
+        }
+    }
+
     /// True if a session runs, and the gateway has shown that it lets this client in.
     pub fn is_admitted(&self) -> bool {
         match &*self.shared.current.borrow() {

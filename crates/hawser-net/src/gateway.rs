@@ -164,18 +164,35 @@ impl Gateway {
     /// connected; its first chunk carries `metadata`, at most 1024 bytes. The client gets it from
     /// [`Client::accept`](crate::client::Client::accept), once it asks.
     pub fn open(&self, peer: &PublicKey, metadata: Bytes) -> Result<BondStream, OpenToClientError> {
+        let latest = self.latest(peer);
+        let driver = latest.ok_or(OpenToClientError::NotConnected(*peer))?;
+        let id = driver.open_stream(metadata)?;
+        Ok(BondStream::new(driver, id, Bytes::new()))
+    }
+
+    /// True if a stream can be opened to the client with the key `peer`.
+    pub fn is_connected(&self, peer: &PublicKey) -> bool {
+        self.latest(peer).is_some()
+    }
+
+    /// The latest session of a client that is connected.
+    fn latest(&self, peer: &PublicKey) -> Option<Driver> {
         let sessions = self.shared.lock_sessions();
         let of_peer = sessions.values().filter(|entry| entry.peer == *peer);
         let connected =
             of_peer.filter(|entry| !entry.revoked && !entry.driver.channels().is_empty());
-        let latest = connected.max_by_key(|entry| entry.begun);
-        let driver = match latest {
-            Some(entry) => entry.driver.clone(),
-            None => return Err(OpenToClientError::NotConnected(*peer)),
-        };
-        drop(sessions);
-        let id = driver.open_stream(metadata)?;
-        Ok(BondStream::new(driver, id, Bytes::new()))
+        let latest = connected.max_by_key(|entry| entry.begun)?;
+        Some(latest.driver.clone())
+    }
+
+    /// How many sessions have begun so far, as that changes.
+    pub fn begun(&self) -> watch::Receiver<u64> {
+        self.shared.begun.subscribe()
+    }
+
+    /// The addresses that it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// The sessions at this moment, each with at most `max_streams` of its streams.

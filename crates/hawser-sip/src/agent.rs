@@ -1,13 +1,19 @@
-//! A user agent: says where this host can be reached.
+//! A user agent: says where this host can be reached, and is in sessions with others.
 
 mod announcer;
+mod calls;
 mod condition;
+mod host_agent;
+mod places;
 mod registration;
 #[cfg(test)]
 mod tests;
 
 pub use announcer::{Announcer, AnnouncerConfig, OwnAddress};
+pub use calls::{CallEvent, CallProblem, Claim, Doubt, Keys, Verdict};
 pub use condition::preferences;
+pub use host_agent::HostAgent;
+pub use places::{Place, candidates};
 pub use registration::{
     CareOf, Registration, RegistrationConfig, RegistrationEvent, RegistrationFault,
 };

@@ -53,6 +53,10 @@ pub(crate) struct RegistrationArgs {
     /// variable HAWSER_DIRECTORY_PASSWORD]
     #[arg(long, value_name = "FILE")]
     pub(crate) directory_password_file: Option<PathBuf>,
+    /// Let hosts that are known by name reach this TCP port of this host's own, such as 22; may be
+    /// repeated. `hawser peers add` makes them known
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) offer: Vec<u16>,
 }
 
 impl RegistrationArgs {
@@ -66,6 +70,9 @@ impl RegistrationArgs {
         }
         if let Some(file) = &self.directory_password_file {
             config.directory_password_file = Some(file.clone());
+        }
+        if !self.offer.is_empty() {
+            config.offer.clone_from(&self.offer);
         }
     }
 }

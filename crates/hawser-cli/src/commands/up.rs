@@ -1,5 +1,7 @@
 //! `hawser up`: the proxy port, over a gateway or straight over the links.
 
+mod scopes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use crate::args::UpArgs;
 use crate::client::kill_switch::openings;
 use crate::daemon::Daemon;
 use crate::daemon::proxy::by_gateway::ByGateway;
+use crate::daemon::proxy::by_name::ByName;
 use crate::daemon::proxy::captured::Capturing;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::lan::{LanCapture, Lans};
@@ -28,13 +31,14 @@ use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::packets::{CarriedPackets, KillSwitchSince, Senders};
 use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
-use crate::daemon::proxy::registration::{OwnRegistration, Wanted};
+use crate::daemon::proxy::registration::Wanted;
 use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::web::Web;
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links};
+use scopes::Scopes;
 
 /// Runs the proxy until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
@@ -150,39 +154,6 @@ async fn kill_switch(
     Ok(Some(kill_switch))
 }
 
-/// Whose traffic is captured, by what takes it.
-struct Scopes {
-    /// Programs of this machine.
-    programs: Option<CaptureScope>,
-    /// Interfaces with hosts behind them.
-    lans: Vec<String>,
-}
-
-impl Scopes {
-    fn of(all: &[CaptureScope]) -> anyhow::Result<Self> {
-        let mut scopes = Self {
-            programs: None,
-            lans: Vec::new(),
-        };
-        for scope in all {
-            match scope {
-                CaptureScope::Lan(name) if scopes.lans.contains(name) => {}
-                CaptureScope::Lan(name) => scopes.lans.push(name.clone()),
-                programs => {
-                    if let Some(other) = scopes.programs.replace(programs.clone()) {
-                        let problem = format!(
-                            "--capture {other} and --capture {programs}: programs are captured by \
-                             one of them"
-                        );
-                        return Err(Usage(problem).into());
-                    }
-                }
-            }
-        }
-        Ok(scopes)
-    }
-}
-
 /// Reads what the port needs, so that a mistake is told before anything is opened.
 fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
     if config.allow_lan && config.lacks_password() {
@@ -270,12 +241,9 @@ impl Serving<'_> {
         )
         .await;
         let director = direct.director();
-        let registration = self.registration.map(|wanted| {
-            let links = (self.links, self.rules);
-            wanted.start(links, &self.config.up.links, director.clone())
-        });
-        let registration = registration.transpose()?;
-        subject.registration = registration.as_ref().map(OwnRegistration::shown);
+        let by_name = self.by_name(&director, &subject.choice)?;
+        subject.registration = by_name.as_ref().map(ByName::shown);
+        subject.named = by_name.as_ref().map(ByName::peers);
         let by_gateway = self.gateway.map(|it| {
             let usage = self.config.connection.gateway;
             ByGateway::start(Arc::clone(&it.client), director.clone(), usage)
@@ -301,9 +269,10 @@ impl Serving<'_> {
             peering.as_ref().map(Peering::peers),
         );
         let dialer = dialer.guarding(self.machine.clone());
+        let dialer = dialer.knowing(by_name.as_ref().map(ByName::peers));
         let served = self.serve_by(dialer, director, port, lans).await;
-        if let Some(registration) = registration {
-            registration.end().await;
+        if let Some(by_name) = by_name {
+            by_name.end().await;
         }
         if let Some(peering) = peering {
             peering.sessions.close(END_PATIENCE).await;
@@ -321,6 +290,23 @@ impl Serving<'_> {
         let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
         let links = (self.links, self.rules);
         Peering::start(self.setup, wanted, links, rules, choice).map(Some)
+    }
+
+    /// Has this host found by its name, and finds others, where that is wanted.
+    fn by_name(
+        &self,
+        director: &SharedDirector,
+        choice: &Choice,
+    ) -> anyhow::Result<Option<ByName>> {
+        let Some(wanted) = self.registration else {
+            return Ok(None);
+        };
+        let links = (self.links, self.rules);
+        let setup = Setup {
+            config: self.config.clone(),
+            ..self.setup.clone()
+        };
+        ByName::start(&setup, wanted, links, director.clone(), choice).map(Some)
     }
 
     /// Carries packets over the gateway, of whoever is captured.

@@ -8,3 +8,4 @@ pub(crate) mod measure;
 pub(crate) mod own;
 pub(crate) mod packets;
 pub(crate) mod reasons;
+pub(crate) mod views;

@@ -1,6 +1,7 @@
 //! The client's end: links, gateway, rules and the director of `hawser up`.
 
 pub(crate) mod by_gateway;
+pub(crate) mod by_name;
 pub(crate) mod captured;
 pub(crate) mod direct;
 pub(crate) mod lan;

@@ -2,6 +2,7 @@
 //! interface.
 
 mod bench;
+mod by_name;
 mod captured;
 mod choice;
 mod connections;

@@ -1,7 +1,7 @@
 //! A host with two links that tells a directory where it is.
 
 #[path = "../../../hawser-net/tests/kamailio/server.rs"]
-mod kamailio;
+pub(crate) mod kamailio;
 
 use std::process::Command;
 

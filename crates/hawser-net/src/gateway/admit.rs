@@ -161,6 +161,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         segment_size: None,
     };
     driver.add_channel(spec, new);
+    shared.begun.send_modify(|begun| *begun += 1);
 }
 
 /// Adds a connection to a session, once its first record has proved that it belongs there.

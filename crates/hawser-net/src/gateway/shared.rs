@@ -44,6 +44,8 @@ pub(super) struct Shared {
     /// What the application has asked for first; sessions wait until it has.
     pub(super) hand_over: watch::Sender<Option<HandOver>>,
     counters: Mutex<GatewayCounters>,
+    /// Sessions that have begun so far.
+    pub(super) begun: watch::Sender<u64>,
     /// The UDP port, where there is one.
     pub(super) associations: OnceLock<Associations>,
     /// Bytes that associations took when that was last added up.
@@ -136,6 +138,7 @@ impl Shared {
             admission,
             tls,
             sessions: Mutex::default(),
+            begun: watch::Sender::default(),
             shares: Mutex::default(),
             closed: AtomicBool::new(false),
             incoming: senders.incoming,

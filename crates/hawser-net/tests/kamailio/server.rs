@@ -18,8 +18,8 @@ pub(crate) struct Kamailio {
 }
 
 impl Kamailio {
-    /// Starts it at this address, by the command that `run` makes of the program, with the user
-    /// `alice` whose password is `a`; `None` where it is not installed.
+    /// Starts it at this address, by the command that `run` makes of the program, with the users
+    /// `alice` and `bob` whose passwords are `a` and `b`; `None` where it is not installed.
     pub(crate) fn start(
         algorithm: Algorithm,
         address: SocketAddr,
@@ -121,21 +121,29 @@ impl Drop for Kamailio {
     }
 }
 
-/// Puts this test's address, algorithm and password into the shipped example.
+/// Puts this test's address, algorithm and passwords into the shipped example.
 fn set_up(local: &str, address: SocketAddr, algorithm: Algorithm) -> String {
-    let text = "alice:example.org:a";
+    let example = format!("$sht(users=>alice) = \"{}\";", "0".repeat(64));
+    assert!(local.contains(&example));
+    let users = [("alice", "a"), ("bob", "b")].map(|(user, password)| {
+        let hash = hash(&format!("{user}:example.org:{password}"), algorithm);
+        format!("$sht(users=>{user}) = \"{hash}\";")
+    });
+    let set_up = local
+        .replace("192.0.2.1:5060", &address.to_string())
+        .replace("\"SHA-256\"", &format!("\"{}\"", algorithm.as_str()))
+        .replace(&example, &users.join("\n    "));
+    assert!(set_up.contains(&address.to_string()));
+    set_up
+}
+
+fn hash(text: &str, algorithm: Algorithm) -> String {
     let sum = match algorithm {
         Algorithm::Sha256 => "sha256sum",
         Algorithm::Md5 => "md5sum",
     };
     let script = format!("printf '%s' '{text}' | {sum}");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    let hash = String::from_utf8(output.stdout).unwrap();
-    let hash = hash.split(' ').next().unwrap();
-    let set_up = local
-        .replace("192.0.2.1:5060", &address.to_string())
-        .replace("\"SHA-256\"", &format!("\"{}\"", algorithm.as_str()))
-        .replace(&"0".repeat(64), hash);
-    assert!(set_up.contains(hash) && set_up.contains(&address.to_string()));
-    set_up
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.split(' ').next().unwrap().to_owned()
 }

@@ -1,6 +1,8 @@
 //! Tells a directory where this host is, over whichever of its links leads there.
 
+mod others;
 mod own;
+mod passed;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ use crate::uri::SipUri;
 use crate::words::Words;
 use own::Own;
 pub use own::OwnAddress;
+pub(super) use passed::Passed;
 
 /// Who is announced, and where.
 #[derive(Clone, Debug)]
@@ -60,6 +63,8 @@ pub struct Announcer {
     is_closing: bool,
     transmits: VecDeque<Transmit>,
     events: VecDeque<RegistrationEvent>,
+    /// What has come for others.
+    passed: VecDeque<Passed>,
 }
 
 impl Announcer {
@@ -95,6 +100,7 @@ impl Announcer {
             is_closing: false,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
+            passed: VecDeque::new(),
         }
     }
 
@@ -221,25 +227,42 @@ impl Announcer {
 
     fn handle_event(&mut self, now: Instant, event: Event) {
         match event {
-            Event::Request { id, request, .. } => {
-                let answer = answer(&request);
-                // Who has asked may be gone.
-                let _ = self.transactions.respond(now, id, &answer);
-            }
-            Event::Response { id, response } => self.handle_response(now, id, &response),
+            Event::Request {
+                id,
+                request,
+                cancels,
+                ..
+            } => match is_sign_of_life(&request) {
+                true => self.respond(now, id, &answer(&request)),
+                false => self.passed.push_back(Passed::Request {
+                    id,
+                    request,
+                    cancels,
+                }),
+            },
+            Event::Ack { request, .. } => self.passed.push_back(Passed::Ack(request)),
+            Event::Response { id, response } => self.handle_response(now, id, response),
             Event::Failed { id, .. } => {
                 if let Some((_, flow, _)) = self.asking.take_if(|(asked, ..)| *asked == id) {
                     self.missed(now, flow);
                     self.registration.handle_failure(now);
                 } else if let Some(own) = self.own.iter_mut().find(|own| own.has_asked(id)) {
                     own.miss(now);
+                } else {
+                    self.passed.push_back(Passed::Failed(id));
                 }
             }
             _ => {}
         }
     }
 
-    fn handle_response(&mut self, now: Instant, id: TransactionId, response: &Response) {
+    fn handle_response(&mut self, now: Instant, id: TransactionId, response: Response) {
+        let is_own = self.asking.is_some_and(|(asked, ..)| asked == id)
+            || self.own.iter().any(|own| own.has_asked(id));
+        if !is_own {
+            self.passed.push_back(Passed::Response { id, response });
+            return;
+        }
         if response.status.is_provisional() {
             return;
         }
@@ -247,9 +270,9 @@ impl Announcer {
             if let Some(own) = self.own.iter_mut().find(|own| own.flow() == flow) {
                 own.answered();
             }
-            self.registration.handle_response(now, response);
+            self.registration.handle_response(now, &response);
         } else if let Some(own) = self.own.iter_mut().find(|own| own.has_asked(id)) {
-            own.handle_answer(now, response);
+            own.handle_answer(now, &response);
         }
     }
 
@@ -349,8 +372,7 @@ impl Announcer {
         if self.asking.is_some() {
             return;
         }
-        let places = 0..self.own.len();
-        let Some(place) = places.min_by_key(|place| self.own[*place].rank()) else {
+        let Some(place) = self.best_place() else {
             return;
         };
         let via = self.via(place);
@@ -391,8 +413,12 @@ impl Announcer {
     }
 }
 
-/// The answer to what comes to this host: OPTIONS as a sign of life. Sessions by name are not
-/// opened yet.
+/// Whether a request asks for a sign of life, outside of any call.
+fn is_sign_of_life(request: &Request) -> bool {
+    let to = request.headers.to();
+    request.method == Method::Options && to.is_ok_and(|to| to.tag().is_none())
+}
+
 fn answer(request: &Request) -> Response {
     match request.refusal(&[Method::Options], &[]) {
         Some(refusal) => refusal.answer(request, TAG),

@@ -16,14 +16,15 @@ use hawser_net::store::StateDir;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::packet::PacketPolicy;
 use hawser_session::recorder::Recorder;
-use hawser_types::{Instant, SessionId};
+use hawser_types::Instant;
 use tokio::sync::watch;
 
 use crate::daemon::Daemon;
 use crate::daemon::counters::flat;
 use crate::daemon::gateway::directory::OwnDirectory;
 use crate::daemon::gateway::door::{Door, InviteWish, watch_peers};
-use crate::daemon::subject::{PathFacts, Subject, View};
+use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
+use crate::daemon::subject::{Subject, View};
 use crate::daemon::web::Web;
 use crate::setup::{Setup, link_list};
 
@@ -117,12 +118,10 @@ struct GatewayNames {
 impl GatewayNames {
     fn of(setup: &Setup) -> Self {
         let session = &setup.config.session;
-        let congestion = session.congestion.name();
-        let congestion = congestion.or_else(hawser_net::bind::best_congestion);
         Self {
             scheduler: session.scheduler.name(),
             packet_scheduler: session.packet_scheduler.name(),
-            congestion: congestion.unwrap_or_default(),
+            congestion: congestion_name(session),
         }
     }
 }
@@ -132,36 +131,7 @@ impl Subject for GatewaySubject {
         let Some(gateway) = self.gateway.upgrade() else {
             return Vec::new();
         };
-        let is_wanted = |id: SessionId| wanted(&id.to_string());
-        let sessions = gateway.sessions_among(is_wanted, max_streams).into_iter();
-        let mut views: Vec<View> = sessions
-            .map(|session| {
-                let links = session.session.channels.iter().map(|it| it.link.value());
-                // Which address a channel comes from is not known here, only the first one's.
-                let way = |index| (index, PathFacts::default());
-                let mut paths: BTreeMap<u32, PathFacts> = links.map(way).collect();
-                if paths.len() == 1
-                    && let Some(way) = paths.values_mut().next()
-                {
-                    way.remote = Some(session.remote);
-                }
-                View {
-                    id: session.id.to_string(),
-                    peer: session.peer.to_string(),
-                    paths,
-                    scheduler: session.session.scheduler.name(),
-                    congestion: self.names.congestion.clone(),
-                    addresses: session.addresses,
-                    is_with_gateway: false,
-                    problem: None,
-                    transport_problem: None,
-                    names: BTreeMap::new(),
-                    session: Some(session.session),
-                }
-            })
-            .collect();
-        views.sort_by(|a, b| (&a.peer, &a.id).cmp(&(&b.peer, &b.id)));
-        views
+        views(&gateway, wanted, max_streams, &self.names.congestion)
     }
 
     fn session_count(&self) -> usize {
@@ -189,11 +159,7 @@ impl Subject for GatewaySubject {
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
         let gateway = self.gateway.upgrade();
-        gateway.is_some_and(|gateway| {
-            let mut ids = gateway.session_ids().into_iter();
-            let id = ids.find(|id| id.to_string() == session);
-            id.is_some_and(|id| gateway.recorder(id, read).is_some())
-        })
+        gateway.is_some_and(|gateway| read_recorder(&gateway, session, read))
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

@@ -12,6 +12,7 @@ use hawser_front::peer::{PeerFinder, PeerSessions, PeerSettings, Peers};
 use hawser_net::bind::{SocketOptions, connect_on_link};
 use hawser_net::client::Client;
 use hawser_net::host_port::HostPort;
+use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, usable};
 use hawser_net::store::ClientStore;
 use hawser_net::unix_time::UnixTime;
@@ -57,23 +58,10 @@ impl Peering {
             ..PeerSettings::at_port(DEFAULT_GATEWAY_PORT)
         };
         let finder = PeerFinder::start(connect, known, settings);
-        let maker = ClientMaker::new(setup, &setup.state, wanted);
-        let (links, rules) = (links.clone(), Arc::clone(rules));
-        let choice = Arc::clone(choice);
+        let clients = PeerClients::new(setup, wanted, (links, rules), choice);
         let sessions = PeerSessions::new(move |peer, address| {
             let at = HostPort::try_from(SocketAddr::new(address, DEFAULT_GATEWAY_PORT));
-            let config = maker.config(peer, at.into_iter().collect(), None, &rules);
-            let mut config = config
-                .inspect_err(|error| tracing::warn!(%error, "peers can't be connected to"))
-                .ok()?;
-            let chosen = *choice.borrow();
-            config.session.scheduler = chosen.scheduler;
-            config.session.packet_scheduler = chosen.packet_scheduler;
-            config.transport = chosen.transport;
-            let client = Arc::new(Client::start_enrolled(config, links.clone()));
-            // Goes on for as long as the client lives.
-            drop(rules.keep(&client, &links));
-            Some(client)
+            clients.start(peer, at.into_iter().collect())
         });
         Ok(Self {
             finder,
@@ -86,6 +74,47 @@ impl Peering {
     pub(crate) fn peers(&self) -> Peers {
         let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
         Peers::new(finder, sessions, self.rules.clone())
+    }
+}
+
+/// Makes the clients of sessions with peers.
+pub(crate) struct PeerClients {
+    maker: ClientMaker,
+    links: Links,
+    rules: Arc<LinkRuleStore>,
+    choice: Choice,
+}
+
+impl PeerClients {
+    /// They go over `links`, of which `wanted` may name some, and begin with what is chosen then.
+    pub(crate) fn new(
+        setup: &Setup,
+        wanted: &[String],
+        (links, rules): (&Links, &Arc<LinkRuleStore>),
+        choice: &Choice,
+    ) -> Self {
+        Self {
+            maker: ClientMaker::new(setup, &setup.state, wanted),
+            links: links.clone(),
+            rules: Arc::clone(rules),
+            choice: Arc::clone(choice),
+        }
+    }
+
+    /// Begins to connect to the peer with a key, where that can be done.
+    pub(crate) fn start(&self, peer: PublicKey, addresses: Vec<HostPort>) -> Option<Arc<Client>> {
+        let config = self.maker.config(peer, addresses, None, &self.rules);
+        let mut config = config
+            .inspect_err(|error| tracing::warn!(%error, "peers can't be connected to"))
+            .ok()?;
+        let chosen = *self.choice.borrow();
+        config.session.scheduler = chosen.scheduler;
+        config.session.packet_scheduler = chosen.packet_scheduler;
+        config.transport = chosen.transport;
+        let client = Arc::new(Client::start_enrolled(config, self.links.clone()));
+        // Goes on for as long as the client lives.
+        drop(self.rules.keep(&client, &self.links));
+        Some(client)
     }
 }
 

@@ -8,7 +8,8 @@ use hawser_config::{Digest, UpConfig};
 use hawser_control::{ContactStatus, RegistrationStatus};
 use hawser_front::connection::SharedDirector;
 use hawser_front::registration::{
-    HostRegistration, OwnLinks, RegistrationSettings, RegistrationView, RootCertificates,
+    CallSettings, Calling, HostRegistration, OwnLinks, RegistrationSettings, RegistrationView,
+    RootCertificates,
 };
 use hawser_net::clock;
 use hawser_net::links::{Link, usable};
@@ -37,11 +38,12 @@ impl Wanted {
     /// Reads it, so that a mistake is told before anything is opened.
     pub(crate) fn read(config: &UpConfig) -> anyhow::Result<Option<Self>> {
         let Some(name) = &config.name else {
-            let problem = "a directory needs the --name of this host in it";
-            return match config.directory {
-                Some(_) => Err(Usage(problem.to_owned()).into()),
-                None => Ok(None),
+            let missing = match config.directory {
+                Some(_) => "a directory needs the --name of this host in it",
+                None if !config.offer.is_empty() => "--offer needs the --name of this host",
+                None => return Ok(None),
             };
+            return Err(Usage(missing.to_owned()).into());
         };
         let user = SipUri::new(Some(name.user()), name.domain().clone(), None)
             .map_err(|fault| Usage(format!("--name {name}: {fault}")))?;
@@ -63,19 +65,22 @@ impl Wanted {
         }))
     }
 
-    /// Begins to register, over those of the links that the user allows and has not left out.
+    /// Begins to register, over those of the links that the user allows and has not left out. What
+    /// comes back beside it opens sessions with other hosts, which come as `calls` says.
     pub(crate) fn start(
         &self,
         (links, rules): (&Links, &Arc<LinkRuleStore>),
         chosen: &[String],
         director: SharedDirector,
-    ) -> anyhow::Result<OwnRegistration> {
+        calls: CallSettings,
+    ) -> anyhow::Result<(OwnRegistration, Calling)> {
         let settings = RegistrationSettings {
             name: self.user.clone(),
             directory: self.directory.clone(),
             password: self.password.clone(),
             weakest: self.weakest,
             roots: self.roots.clone(),
+            calls,
         };
         let own = AllowedLinks {
             links: links.clone(),
@@ -83,14 +88,14 @@ impl Wanted {
             chosen: chosen.to_vec(),
             director,
         };
-        let running = HostRegistration::start(settings, own, links.clone())
+        let (running, calling) = HostRegistration::start(settings, own, links.clone())
             .context("this host can't be registered")?;
         let shown = ShownRegistration {
             name: self.name.to_string(),
             directory: self.directory.to_string(),
             view: running.view(),
         };
-        Ok(OwnRegistration { running, shown })
+        Ok((OwnRegistration { running, shown }, calling))
     }
 }
 

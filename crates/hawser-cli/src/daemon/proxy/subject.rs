@@ -10,9 +10,10 @@ use hawser_control::{
 };
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::name_stub::KnownNames;
-use hawser_front::peer::PeerSessions;
+use hawser_front::peer::{NamedPeers, PeerSessions};
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
+use hawser_net::gateway::Gateway;
 use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
@@ -28,6 +29,7 @@ use super::session::{Choice, SessionChoice};
 use super::{direct, placed};
 use crate::daemon::clock::since_1970;
 use crate::daemon::counters::flat;
+use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
 use crate::daemon::refusal::Changed;
 use crate::daemon::subject::{PathFacts, PlacedRange, Subject, View};
 use crate::setup::{Setup, link_list};
@@ -40,6 +42,8 @@ pub(crate) struct ClientSubject {
     pub(crate) director: Option<SharedDirector>,
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
+    /// Sessions with hosts that are known by name.
+    pub(crate) named: Option<Arc<NamedPeers>>,
     pub(crate) proxy: Arc<ProxyCounters>,
     /// Since when a kill switch is on, where this daemon has found or made one.
     pub(crate) kill_switch: Option<KillSwitchSince>,
@@ -56,6 +60,8 @@ pub(crate) struct ClientSubject {
     pub(crate) rules: Arc<LinkRuleStore>,
     pub(crate) connection_rules: LiveRules,
     pub(crate) choice: Choice,
+    /// Congestion control of sessions that others have begun.
+    pub(crate) congestion: String,
     /// One change at a time.
     pub(crate) changing: Mutex<()>,
     /// The gateway's key.
@@ -75,6 +81,7 @@ impl ClientSubject {
             client: None,
             director: None,
             peers: None,
+            named: None,
             proxy: Arc::default(),
             kill_switch: None,
             registration: None,
@@ -86,6 +93,7 @@ impl ClientSubject {
             rules: Arc::clone(rules),
             connection_rules: connection_rules.clone(),
             choice: SessionChoice::of(&setup.config.session),
+            congestion: congestion_name(&setup.config.session),
             changing: Mutex::default(),
             peer: String::new(),
         }
@@ -97,10 +105,21 @@ impl ClientSubject {
         let gateway = gateway.map(|client| (self.peer.clone(), client));
         let peers = self.peers.as_ref().map(PeerSessions::clients);
         let peers = peers.unwrap_or_default().into_iter();
+        let named = self.named.as_ref().map(|named| named.clients());
+        let named = named.unwrap_or_default();
         gateway
             .into_iter()
-            .chain(peers.map(|(key, client)| (key.to_string(), client)))
+            .chain(
+                peers
+                    .chain(named)
+                    .map(|(key, client)| (key.to_string(), client)),
+            )
             .collect()
+    }
+
+    /// Sessions that hosts known by name have begun.
+    fn door(&self) -> Option<&Gateway> {
+        self.named.as_ref().map(|named| named.door())
     }
 
     /// The client whose session has this name.
@@ -152,13 +171,16 @@ impl ClientSubject {
 impl Subject for ClientSubject {
     fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View> {
         let clients = self.clients();
-        let wanted = clients.iter().filter(|(_, client)| wanted(&name(client)));
+        let own = clients.iter().filter(|(_, client)| wanted(&name(client)));
         let view = |(peer, client): &(String, Arc<Client>)| self.view(peer, client, max_streams);
-        wanted.map(view).collect()
+        let others = self
+            .door()
+            .map(|door| views(door, wanted, max_streams, &self.congestion));
+        own.map(view).chain(others.unwrap_or_default()).collect()
     }
 
     fn session_count(&self) -> usize {
-        self.clients().len()
+        self.clients().len() + self.door().map_or(0, Gateway::session_count)
     }
 
     fn programs(&self, session: &str, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
@@ -218,7 +240,12 @@ impl Subject for ClientSubject {
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
         let client = self.client_of(session);
-        client.is_some_and(|client| client.recorder(read).is_some())
+        match client {
+            Some(client) => client.recorder(read).is_some(),
+            None => self
+                .door()
+                .is_some_and(|door| read_recorder(door, session, read)),
+        }
     }
 
     fn client(&self, session: &str) -> Option<Arc<Client>> {
@@ -230,6 +257,9 @@ impl Subject for ClientSubject {
         flat(&mut list, "proxy", &self.proxy.snapshot());
         if let Some(lan) = &self.lan {
             flat(&mut list, "lan", &lan.snapshot());
+        }
+        if let Some(door) = self.door() {
+            flat(&mut list, "door", &door.counters());
         }
         list
     }

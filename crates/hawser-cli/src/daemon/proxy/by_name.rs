@@ -1,0 +1,111 @@
+//! Sessions with hosts that are known by name: this host's registration, its door, and its calls.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hawser_front::connection::SharedDirector;
+use hawser_front::peer::{Book, NamedPeers, NamedPeersSettings, Offers};
+use hawser_front::registration::CallSettings;
+use hawser_net::gateway::{AcceptLimits, Gateway, GatewayConfig};
+use hawser_net::store::NameStore;
+use tokio::net::TcpListener;
+
+use super::links::Links;
+use super::peering::PeerClients;
+use super::registration::{OwnRegistration, ShownRegistration, Wanted};
+use super::rules::LinkRuleStore;
+use super::session::Choice;
+use crate::daemon::clock::since_1970;
+use crate::setup::Setup;
+
+/// This host as others know it by name, and the others.
+pub(crate) struct ByName {
+    registration: OwnRegistration,
+    peers: Arc<NamedPeers>,
+}
+
+impl ByName {
+    /// Opens the door for those that are known, and has this host found by the name that is
+    /// `wanted`.
+    pub(crate) fn start(
+        setup: &Setup,
+        wanted: &Wanted,
+        (links, rules): (&Links, &Arc<LinkRuleStore>),
+        director: SharedDirector,
+        choice: &Choice,
+    ) -> anyhow::Result<Self> {
+        let config = &setup.config.up;
+        let identity = setup.state.identity()?;
+        let store = Arc::new(NameStore::open(&setup.state)?);
+        let book = Book::new(identity, store);
+        let listener = listen()?;
+        let port = listener.local_addr()?.port();
+        let door = door(setup, &book, listener)?.following(links.clone());
+        let calls = CallSettings {
+            keys: Box::new(book.clone()),
+            number: u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX),
+            port,
+        };
+        let links = (links, rules);
+        let (registration, calling) = wanted.start(links, &config.links, director, calls)?;
+        let clients = PeerClients::new(setup, &config.links, links, choice);
+        let peers = NamedPeers::start(NamedPeersSettings {
+            book,
+            door: Arc::new(door),
+            offers: Offers::new(config.offer.iter().copied()),
+            start: Box::new(move |peer, addresses| clients.start(peer, addresses)),
+            calling,
+        });
+        tracing::info!(port, offers = ?config.offer, "hosts that are known by name are let in");
+        Ok(Self {
+            registration,
+            peers,
+        })
+    }
+
+    /// The others, for dialing.
+    pub(crate) fn peers(&self) -> Arc<NamedPeers> {
+        Arc::clone(&self.peers)
+    }
+
+    pub(crate) fn shown(&self) -> ShownRegistration {
+        self.registration.shown()
+    }
+
+    /// Takes this host out of the directory, and ends all sessions.
+    pub(crate) async fn end(self) {
+        let closing = self.peers.close(CLOSE_PATIENCE);
+        tokio::join!(self.registration.end(), closing);
+    }
+}
+
+/// Any port that is free for TCP and UDP, over both families where the machine has both.
+fn listen() -> anyhow::Result<TcpListener> {
+    let everywhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let listener = hawser_net::bind::listen(everywhere)
+        .or_else(|_| hawser_net::bind::listen(([0, 0, 0, 0], 0).into()));
+    listener.context("can't listen for hosts that are known by name")
+}
+
+fn door(setup: &Setup, book: &Book, listener: TcpListener) -> anyhow::Result<Gateway> {
+    let session = &setup.config.session;
+    let config = GatewayConfig {
+        identity: setup.state.identity()?,
+        session: session.for_session(MAX_STREAMS),
+        limits: AcceptLimits {
+            sessions: MAX_SESSIONS,
+            ..AcceptLimits::default()
+        },
+        congestion: session.congestion.name(),
+    };
+    let gateway = Gateway::start(config, vec![listener], Arc::new(book.clone()))?;
+    Ok(gateway.taking_associations())
+}
+
+/// Streams that another host may open here at once.
+const MAX_STREAMS: u32 = 1024;
+/// Sessions of all hosts together.
+const MAX_SESSIONS: usize = 64;
+const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,231 @@
+//! Alice with two links, Bob with two links, and a directory between them.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use hawser_sip::digest::Algorithm;
+use hawser_skip::namespace::{Neighbour, ip};
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::connections::{serve_there, two_links};
+use crate::directory::write_private;
+use crate::program::{Daemon, Place, until};
+use crate::registration::kamailio::Kamailio;
+use crate::silent_link::HAWSER;
+
+/// Alice is in the test's own network, Bob in one of his own, and between them is a router with
+/// the directory.
+pub(super) struct Stage {
+    pub(super) place: Place,
+    router: Neighbour,
+    bob: Neighbour,
+}
+
+impl Stage {
+    pub(super) fn new() -> Self {
+        let (place, router, bob) = (Place::new(), two_links(), Neighbour::start());
+        bob.ip("link set lo up");
+        for (net, name) in [(3, "cable"), (4, "radio")] {
+            ip(&format!("link add {name} type veth peer name far"));
+            router.take("far");
+            router.ip(&format!("link set far name {name} up"));
+            router.ip(&format!("address add 10.{net}.0.1/24 dev {name}"));
+            bob.take(name);
+            bob.ip(&format!("link set {name} up"));
+            bob.ip(&format!("address add 10.{net}.0.2/24 dev {name}"));
+            let route = format!("route add default via 10.{net}.0.1 dev {name} metric {net}00");
+            bob.ip(&route);
+        }
+        let mut forward = router.command("sh");
+        forward.args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]);
+        assert!(forward.status().unwrap().success());
+        for port in [7000, 7001] {
+            serve_there(&bob, async move |ready| {
+                let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+                ready.send(()).unwrap();
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    tokio::spawn(async move {
+                        let (mut from, mut to) = stream.split();
+                        tokio::io::copy(&mut from, &mut to).await.map(drop)
+                    });
+                }
+            });
+        }
+        write_private(&place.path("users"), "alice:a\nbob:b\n");
+        write_private(&place.path("alice-password"), "a\n");
+        write_private(&place.path("bob-password"), "b\n");
+        Self { place, router, bob }
+    }
+
+    pub(super) fn key(&self, state: &str) -> String {
+        let ended = self.place.run(state, &["peers", "key"]);
+        ended.out.trim().to_owned()
+    }
+
+    /// One of them knows the other, by a key or by `--trust-first`.
+    pub(super) fn know(&self, state: &str, name: &str, key: &str) {
+        let added = self.place.run(state, &["peers", "add", name, key]);
+        assert_eq!(added.code, 0, "{added:?}");
+    }
+
+    pub(super) fn know_each_other(&self) {
+        self.know("alice", "bob@example.org", &self.key("bob"));
+        self.know("bob", "alice@example.org", &self.key("alice"));
+    }
+
+    pub(super) fn serve(&self) -> Daemon {
+        let mut serve = self.router.command(HAWSER);
+        serve.arg("--state").arg(self.place.path("directory"));
+        serve.args(["serve", "--listen", "10.99.0.1:7443"]);
+        serve.args(["--directory", "example.org"]);
+        serve.args(["--directory-listen", "10.99.0.1:5060"]);
+        serve.arg("--directory-users").arg(self.place.path("users"));
+        let directory = self.place.launch_command("directory", serve);
+        let is_ready = || {
+            let status = self.place.status("directory");
+            status.is_some_and(|it| !it["directory"].is_null())
+        };
+        until("the directory is ready", is_ready, || directory.log());
+        directory
+    }
+
+    /// Kamailio in the directory's place, where it is installed.
+    pub(super) fn kamailio(&self) -> Option<Kamailio> {
+        let at = "10.99.0.1:5060".parse().unwrap();
+        Kamailio::start(Algorithm::Sha256, at, |program| {
+            self.router.command(program)
+        })
+    }
+
+    pub(super) fn up_alice(&self, arguments: &[&str]) -> Daemon {
+        let mut up = self.place.hawser("alice", &[]);
+        self.up(&mut up, "alice", arguments);
+        self.launch("alice", up)
+    }
+
+    pub(super) fn up_bob(&self, arguments: &[&str]) -> Daemon {
+        let mut up = self.bob.command(HAWSER);
+        up.arg("--state").arg(self.place.path("bob"));
+        self.up(&mut up, "bob", arguments);
+        self.launch("bob", up)
+    }
+
+    fn up(&self, up: &mut Command, name: &str, arguments: &[&str]) {
+        up.args(["--log", "debug"]);
+        up.args(["up", "--direct", "--listen", "127.0.0.1:0"]);
+        up.args(["--name", &format!("{name}@example.org")]);
+        up.args(["--directory", "sip:10.99.0.1"]);
+        let password = self.place.path(&format!("{name}-password"));
+        up.arg("--directory-password-file").arg(password);
+        up.args(arguments);
+    }
+
+    fn launch(&self, state: &str, up: Command) -> Daemon {
+        let daemon = self.place.launch_command(state, up);
+        let listens = || daemon.listen(&self.place).is_some();
+        until("the daemon listens", listens, || daemon.log());
+        daemon
+    }
+
+    pub(super) fn until_registered(&self, alice: &Daemon, bob: &Daemon) {
+        let is_known = |state: &str| {
+            let status = self.place.status(state).unwrap_or_default();
+            status["registration"]["is_registered"] == true
+        };
+        let both = || is_known("alice") && is_known("bob");
+        until("both are registered", both, || alice.log() + &bob.log());
+    }
+
+    /// A connection through Alice's proxy, by SOCKS5; or the code of the refusal.
+    pub(super) fn connect(&self, alice: &Daemon, host: &str, port: u16) -> Result<TcpStream, u8> {
+        let mut stream = TcpStream::connect(alice.listen(&self.place).unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&[5, 1, 0]).unwrap();
+        stream.read_exact(&mut [0; 2]).unwrap();
+        let mut request = vec![5, 1, 0, 3, host.len() as u8];
+        request.extend(host.bytes());
+        request.extend(port.to_be_bytes());
+        stream.write_all(&request).unwrap();
+        let mut reply = [0; 10];
+        stream.read_exact(&mut reply).unwrap();
+        match reply[1] {
+            0 => Ok(stream),
+            code => Err(code),
+        }
+    }
+
+    /// Links with channels in a session of a daemon.
+    pub(super) fn links_of_session(&self, state: &str) -> usize {
+        let status = self.place.status(state).unwrap_or_default();
+        let sessions = status["sessions"].as_array().cloned().unwrap_or_default();
+        let paths = sessions.first().map(|it| it["paths"].clone());
+        let paths = paths.and_then(|paths| paths.as_array().cloned());
+        let has_channels = |path: &&Value| {
+            let channels = path["channels"].as_array();
+            channels.is_some_and(|channels| !channels.is_empty())
+        };
+        paths
+            .unwrap_or_default()
+            .iter()
+            .filter(has_channels)
+            .count()
+    }
+
+    /// Sessions that others have begun with a daemon.
+    pub(super) fn sessions_begun(&self, state: &str) -> u64 {
+        let status = self.place.status(state).unwrap();
+        status["counters"]["door-sessions"].as_u64().unwrap()
+    }
+
+    /// Gives Alice other addresses, whose last part is this, in place of those that she has.
+    pub(super) fn move_alice(&self, last: u8) {
+        for (net, name) in [(1, "dsl"), (2, "lte")] {
+            ip(&format!("address flush dev {name}"));
+            ip(&format!("address add 10.{net}.0.{last}/24 dev {name}"));
+            ip(&format!(
+                "route add default via 10.{net}.0.1 dev {name} metric {net}00"
+            ));
+        }
+    }
+
+    pub(super) fn move_bob(&self, last: u8) {
+        for (net, name) in [(3, "cable"), (4, "radio")] {
+            self.bob.ip(&format!("address flush dev {name}"));
+            let address = format!("address add 10.{net}.0.{last}/24 dev {name}");
+            self.bob.ip(&address);
+            let route = format!("route add default via 10.{net}.0.1 dev {name} metric {net}00");
+            self.bob.ip(&route);
+        }
+    }
+
+    /// A firewall in front of one of them, which lets answers in and nothing else. Whether it can
+    /// be had.
+    pub(super) fn lets_nobody_in(&self, state: &str) -> bool {
+        assert_eq!(state, "bob");
+        let rules = "table inet f {\nchain i {\ntype filter hook input priority 0\n\
+                     iifname lo accept\nct state established,related accept\n\
+                     udp sport 5060 accept\ndrop\n}\n}\n";
+        std::fs::write(self.place.path("rules"), rules).unwrap();
+        let mut nft = self.bob.command("nft");
+        nft.arg("-f").arg(self.place.path("rules"));
+        nft.status().is_ok_and(|status| status.success())
+    }
+}
+
+/// Sends so many bytes, which come back.
+pub(super) fn echo(stream: &mut TcpStream, length: usize) {
+    let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+    let mut writing = stream.try_clone().unwrap();
+    let copy = sent.clone();
+    let writer = std::thread::spawn(move || writing.write_all(&copy));
+    let mut came = vec![0; length];
+    stream.read_exact(&mut came).unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(came == sent);
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,258 @@
+//! Hosts that are known by name, wherever they are: a directory passes calls on, in which both
+//! hosts say where they can be reached, and sessions follow them from then on.
+
+mod addresses;
+mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hawser_net::client::Client;
+use hawser_net::gateway::{Gateway, Incoming};
+use hawser_net::identity::PublicKey;
+use hawser_net::store::NamedPeer;
+use hawser_sip::agent::CallEvent;
+use hawser_types::{Host, HostNameAt};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+
+use super::book::Book;
+use super::offers::{Offers, at_peer};
+use crate::bonded::{BondDialer, Bonded, DoorDialer};
+use crate::connection::Origin;
+use crate::registration::Calling;
+use crate::transport::{DialError, Dialer as _};
+use addresses::reachable;
+pub use state::StartClient;
+use state::{Shared, Way};
+
+/// What sessions with hosts by name are made of.
+pub struct NamedPeersSettings {
+    /// The hosts.
+    pub book: Book,
+    /// Lets them in.
+    pub door: Arc<Gateway>,
+    /// What they may reach here.
+    pub offers: Offers,
+    /// Begins to connect to the host with a key at some addresses, where it can.
+    pub start: Box<StartClient>,
+    /// Calls them.
+    pub calling: Calling,
+}
+
+/// Sessions with hosts that are known by name.
+pub struct NamedPeers {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Opens streams to ports of hosts that are known by name.
+pub trait DialByName<S>: Send + Sync {
+    /// Opens one to a port of `host`; `None` where no host of that name is known.
+    fn dial<'a>(
+        &'a self,
+        host: &Host,
+        port: u16,
+        origin: &'a Origin,
+    ) -> Option<BoxFuture<'a, Result<S, DialError>>>;
+}
+
+impl NamedPeers {
+    /// Begins to let hosts in. Sessions with others begin when a connection wants one.
+    pub fn start(settings: NamedPeersSettings) -> Arc<Self> {
+        let NamedPeersSettings {
+            book,
+            door,
+            offers,
+            start,
+            calling,
+        } = settings;
+        let Calling { asks, events } = calling;
+        let shared = Arc::new(Shared::new(book, door, offers, start, asks));
+        let tasks = vec![
+            tokio::spawn(serve(Arc::clone(&shared))),
+            tokio::spawn(hear(Arc::clone(&shared), events)),
+            tokio::spawn(look_after(Arc::clone(&shared))),
+        ];
+        Arc::new(Self { shared, tasks })
+    }
+
+    /// The clients, by the keys of the hosts that they are connected to.
+    pub fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
+        self.shared.clients()
+    }
+
+    /// The sessions that others have begun.
+    pub fn door(&self) -> &Gateway {
+        &self.shared.door
+    }
+
+    /// Ends all sessions in order, within `patience`.
+    pub async fn close(&self, patience: Duration) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        let clients = self.shared.take_clients();
+        let closing = clients.iter().map(|client| client.close(patience));
+        let closing = futures_util::future::join_all(closing);
+        tokio::join!(closing, self.shared.door.close(patience));
+    }
+
+    async fn dial_peer(
+        &self,
+        peer: &NamedPeer,
+        port: u16,
+        origin: &Origin,
+    ) -> Result<Bonded, DialError> {
+        let (shared, name, to) = (&self.shared, &peer.name, at_peer(port));
+        let mut changes = shared.changed.subscribe();
+        let mut arrivals = shared.door.begun();
+        let deadline = Instant::now() + PATIENCE;
+        let _waiting = match shared.way(name) {
+            Some(way) => return dial_by(way, &to, origin).await,
+            None => shared.seek(name)?,
+        };
+        loop {
+            if let Some(way) = shared.way(name) {
+                return dial_by(way, &to, origin).await;
+            }
+            if let Some(problem) = shared.problem(name) {
+                tracing::warn!(%name, %problem, "the host can't be reached");
+                return Err(DialError::HostUnreachable);
+            }
+            let client = shared.client(name);
+            let connected = async {
+                match &client {
+                    Some(client) => drop(client.connected(PATIENCE).await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = connected => {}
+                Ok(()) = changes.changed() => {}
+                Ok(()) = arrivals.changed() => {}
+                () = sleep_until(deadline) => {
+                    tracing::warn!(%name, problem = shared.why_not_yet(name),
+                        "the host is not reached in time");
+                    return Err(DialError::TimedOut);
+                }
+            }
+        }
+    }
+}
+
+impl DialByName<Bonded> for NamedPeers {
+    fn dial<'a>(
+        &'a self,
+        host: &Host,
+        port: u16,
+        origin: &'a Origin,
+    ) -> Option<BoxFuture<'a, Result<Bonded, DialError>>> {
+        let Host::Name(host) = host else {
+            return None;
+        };
+        let peer = self.shared.book.store().by_host(host)?;
+        Some(Box::pin(async move {
+            self.dial_peer(&peer, port, origin).await
+        }))
+    }
+}
+
+impl Drop for NamedPeers {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl std::fmt::Debug for NamedPeers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamedPeers").finish_non_exhaustive()
+    }
+}
+
+async fn dial_by(
+    way: Way,
+    to: &crate::destination::Destination,
+    origin: &Origin,
+) -> Result<Bonded, DialError> {
+    match way {
+        Way::Client(client) => BondDialer::new(client).dial_for(to, origin).await,
+        Way::Door(door, peer) => DoorDialer::new(door, peer).dial_for(to, origin).await,
+    }
+}
+
+/// Serves the streams that others open in sessions which they have begun.
+async fn serve(shared: Arc<Shared>) {
+    while let Some(Incoming { stream, peer }) = shared.door.accept().await {
+        let offers = Arc::clone(&shared.offers);
+        tokio::spawn(offers.serve(peer, Bonded::new(stream)));
+    }
+}
+
+/// Goes by what the calls say.
+async fn hear(shared: Arc<Shared>, mut events: mpsc::Receiver<CallEvent>) {
+    while let Some(event) = events.recv().await {
+        match event {
+            CallEvent::Reached {
+                name,
+                candidates,
+                has_called,
+            } => {
+                let Some(peer) = shared.book.called(&name) else {
+                    continue;
+                };
+                tracing::debug!(%name, ?candidates, "a host says where it is");
+                shared.reached(&peer.name, reachable(&candidates));
+                if has_called {
+                    tokio::spawn(call_back(Arc::clone(&shared), peer.name));
+                }
+            }
+            CallEvent::Ended { name, problem } => {
+                if let Some(peer) = shared.book.called(&name) {
+                    tracing::debug!(%name, ?problem, "a call is over");
+                    let pause = shared.ended(&peer.name, problem.map(|it| it.to_string()));
+                    tokio::spawn(call_again(Arc::clone(&shared), peer.name, pause));
+                }
+            }
+        }
+    }
+}
+
+/// A host has called that does not come: where it can't reach this one, this one may reach it.
+async fn call_back(shared: Arc<Shared>, name: HostNameAt) {
+    sleep(CALL_BACK_AFTER).await;
+    if shared.way(&name).is_none() {
+        tracing::info!(%name, "the host has called and does not come: this one connects to it");
+        shared.start_client(&name);
+    }
+}
+
+/// A session that goes on needs a call, in which both hosts tell each other where they go.
+async fn call_again(shared: Arc<Shared>, name: HostNameAt, pause: Duration) {
+    sleep(pause).await;
+    if shared.way(&name).is_some() {
+        shared.call(&name);
+    }
+}
+
+/// Ends what nobody uses any more, and sessions with hosts that are struck off the book.
+async fn look_after(shared: Arc<Shared>) {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        shared.book.refresh();
+        shared.door.drop_revoked();
+        for client in shared.take_unused(IDLE_AFTER) {
+            tokio::spawn(async move { client.close(CLOSE_PATIENCE).await });
+        }
+    }
+}
+
+/// For a connection that waits for a session: as long as one waits for a gateway.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// By then who has called is here, if it can be.
+const CALL_BACK_AFTER: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const IDLE_AFTER: Duration = Duration::from_secs(120);
+const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,141 @@
+//! Sessions with other hosts, as the rest of the program asks for them and hears of them.
+
+use std::net::IpAddr;
+
+use hawser_net::links::Link;
+use hawser_sip::agent::{CallEvent, HostAgent, Keys, OwnAddress, Place, candidates, preferences};
+use hawser_sip::sdp::Candidate;
+use hawser_sip::transaction::Flow;
+use hawser_sip::uri::SipUri;
+use hawser_types::{LinkIndex, Rate};
+use tokio::sync::mpsc;
+
+/// How other hosts reach this one.
+pub struct CallSettings {
+    /// The key of this host, and those of the others.
+    pub keys: Box<dyn Keys>,
+    /// Higher with each start of this host.
+    pub number: u64,
+    /// The port of TCP and UDP at which sessions begin.
+    pub port: u16,
+}
+
+/// What is asked for. An address of record names the other host.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// A session with it.
+    Call(SipUri),
+    /// The end of that.
+    HangUp(SipUri),
+}
+
+/// Asks for sessions, and hears of them.
+#[derive(Debug)]
+pub struct Calling {
+    /// What is asked for.
+    pub asks: mpsc::Sender<Ask>,
+    /// What has happened. To be heard without delay: nothing goes on meanwhile.
+    pub events: mpsc::Receiver<CallEvent>,
+}
+
+/// The other end of that.
+pub(super) struct Signalling {
+    asks: mpsc::Receiver<Ask>,
+    events: mpsc::Sender<CallEvent>,
+}
+
+impl Calling {
+    pub(super) fn new() -> (Self, Signalling) {
+        let (ask, asks) = mpsc::channel(MAX_WAITING);
+        let (tell, events) = mpsc::channel(MAX_WAITING);
+        let calling = Self { asks: ask, events };
+        let signalling = Signalling { asks, events: tell };
+        (calling, signalling)
+    }
+}
+
+impl Signalling {
+    pub(super) async fn asked(&mut self) -> Ask {
+        match self.asks.recv().await {
+            Some(ask) => ask,
+            // Nobody asks any more.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) async fn tell(&mut self, agent: &mut HostAgent) {
+        while let Some(event) = agent.poll_call_event() {
+            // Nobody may want to hear of it.
+            let _ = self.events.send(event).await;
+        }
+    }
+}
+
+/// Where others reach this host, by its links.
+pub(super) struct Places {
+    port: u16,
+    links: Vec<(Place, Option<Flow>)>,
+    told: Vec<Candidate>,
+}
+
+impl Places {
+    pub(super) fn new(port: u16) -> Self {
+        Self {
+            port,
+            links: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// The links are these now, with what they carry, and the ways to the directory over them.
+    pub(super) fn follow(
+        &mut self,
+        links: &[Link],
+        rates: Vec<Rate>,
+        ways: &[(LinkIndex, OwnAddress)],
+    ) {
+        let shares = preferences(&rates);
+        let places = links.iter().zip(shares).map(|(link, share)| {
+            let way = ways.iter().find(|(index, _)| *index == link.index);
+            let place = Place {
+                addresses: link.addresses.clone(),
+                seen: None,
+                share,
+            };
+            (place, way.map(|(_, address)| address.flow))
+        });
+        self.links = places.collect();
+    }
+
+    /// Returns the candidates when they are others than before, or their shares differ much.
+    /// `seen` says as what the directory sees an address.
+    pub(super) fn poll_change(
+        &mut self,
+        seen: impl Fn(Flow) -> Option<IpAddr>,
+    ) -> Option<Vec<Candidate>> {
+        let places = self.links.iter().map(|(place, flow)| Place {
+            seen: flow.and_then(&seen),
+            ..place.clone()
+        });
+        let now = candidates(&places.collect::<Vec<_>>(), self.port);
+        let is_same = now.len() == self.told.len()
+            && now.iter().all(|candidate| {
+                let known = self.told.iter().find(|it| it.address == candidate.address);
+                known.is_some_and(|known| is_alike(known, candidate))
+            });
+        if is_same {
+            return None;
+        }
+        self.told.clone_from(&now);
+        Some(now)
+    }
+}
+
+fn is_alike(known: &Candidate, now: &Candidate) -> bool {
+    let share = |it: &Candidate| it.share.map_or(0, |share| share.thousandths());
+    known.kind == now.kind && share(known).abs_diff(share(now)) < MUCH
+}
+
+const MAX_WAITING: usize = 64;
+/// Shares that differ by so many thousandths are told.
+const MUCH: u16 = 200;

@@ -1,0 +1,136 @@
+//! What this host says of itself, and what of others is believed.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::trust::{Claim, Doubt, Keys, Verdict};
+use crate::fields::CallId;
+use crate::sdp::{Candidate, Carrier, Description, Signed};
+use crate::session::Own;
+use crate::uri::SipUri;
+
+/// The descriptions of this host, and the order of those of others.
+pub(super) struct Descriptions {
+    keys: Box<dyn Keys>,
+    /// This host, an address of record.
+    address: String,
+    own: Description,
+    /// The latest of each host that is known: its numbers.
+    latest: BTreeMap<String, (u64, u64)>,
+}
+
+impl Descriptions {
+    pub(super) fn new(address: &str, keys: Box<dyn Keys>, session: u64) -> Self {
+        Self {
+            own: Description {
+                session,
+                version: 1,
+                key: keys.own(),
+                candidates: Vec::new(),
+            },
+            keys,
+            address: address.to_owned(),
+            latest: BTreeMap::new(),
+        }
+    }
+
+    /// Returns whether that is something new.
+    pub(super) fn set_candidates(&mut self, candidates: Vec<Candidate>) -> bool {
+        if self.own.candidates == candidates {
+            return false;
+        }
+        self.own.candidates = candidates;
+        self.renew();
+        true
+    }
+
+    /// Makes a description that nobody can take for a copy of one before.
+    pub(super) fn renew(&mut self) {
+        self.own.version += 1;
+    }
+
+    /// Whether the key of this host is lower than another one.
+    pub(super) fn is_lower_than(&self, key: &[u8]) -> bool {
+        self.own.key[..] < *key
+    }
+
+    /// What this host says of itself in a session with a host.
+    ///
+    /// It is reached by its name, not by an address: both ends may have moved when the next request
+    /// is sent, and the directory knows where they are.
+    pub(super) fn own(&self, name: &SipUri, call_id: &CallId, peer: &str) -> Own {
+        let carrier = Carrier {
+            call_id: call_id.as_str(),
+            from: &self.address,
+            to: peer,
+        };
+        let signature = self.keys.sign(&self.own.to_sign(&carrier));
+        Own {
+            contact: name.clone().into(),
+            description: self.own.signed(&signature),
+        }
+    }
+
+    /// Reads what a host says of itself in a session.
+    pub(super) fn check(
+        &mut self,
+        call_id: &CallId,
+        peer: &str,
+        bytes: &Bytes,
+    ) -> Result<Description, Doubt> {
+        let (description, order) = self.believe(call_id, peer, bytes)?;
+        match self.latest.get(peer) {
+            Some(latest) if *latest > order => Err(Doubt::Old),
+            _ => {
+                self.latest.insert(peer.to_owned(), order);
+                Ok(description)
+            }
+        }
+    }
+
+    /// The same of one that comes with a new call: each call has a newer one, so the same one again
+    /// is a copy.
+    pub(super) fn check_first(
+        &mut self,
+        call_id: &CallId,
+        peer: &str,
+        bytes: &Bytes,
+    ) -> Result<Description, Doubt> {
+        let latest = self.latest.get(peer).copied();
+        let description = self.check(call_id, peer, bytes)?;
+        match latest == Some((description.session, description.version)) {
+            true => Err(Doubt::Old),
+            false => Ok(description),
+        }
+    }
+
+    fn believe(
+        &mut self,
+        call_id: &CallId,
+        peer: &str,
+        bytes: &Bytes,
+    ) -> Result<(Description, (u64, u64)), Doubt> {
+        let signed = Signed::parse(bytes)?;
+        let carrier = Carrier {
+            call_id: call_id.as_str(),
+            from: peer,
+            to: &self.address,
+        };
+        let verdict = self.keys.judge(&Claim {
+            name: peer,
+            key: &signed.description.key,
+            message: &signed.to_verify(&carrier),
+            signature: &signed.signature,
+        });
+        match verdict {
+            Verdict::Right => {
+                let description = signed.description;
+                let order = (description.session, description.version);
+                Ok((description, order))
+            }
+            Verdict::Stranger => Err(Doubt::Stranger),
+            Verdict::Wrong => Err(Doubt::Wrong),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+mod stage;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use stage::{ALICE, BOB, CAROL, Stage};
+
+/// An answer, and what follows at once.
+const MOMENT: Duration = Duration::from_millis(100);
+
+fn ended(stage: &Stage, host: usize) -> Vec<Option<CallProblem>> {
+    let events = stage.hosts[host].events.iter();
+    let problems = events.filter_map(|event| match event {
+        CallEvent::Ended { problem, .. } => Some(problem.clone()),
+        CallEvent::Reached { .. } => None,
+    });
+    problems.collect()
+}
+
+/// The message with another body.
+fn with_body(text: &str, change: impl Fn(&str) -> String) -> String {
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    if body.is_empty() {
+        return text.to_owned();
+    }
+    let body = change(body);
+    let lines = head.split("\r\n").map(|line| match line {
+        line if line.starts_with("Content-Length:") => format!("Content-Length: {}", body.len()),
+        line => line.to_owned(),
+    });
+    format!("{}\r\n\r\n{body}", lines.collect::<Vec<_>>().join("\r\n"))
+}
+
+#[test]
+fn after_one_round_trip_each_knows_where_the_other_is() {
+    let mut stage = Stage::new();
+    let begun = stage.now;
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[ALICE].reached(), ["192.0.2.2"]);
+    assert_eq!(stage.hosts[BOB].reached(), ["192.0.2.1"]);
+    // Two hops each way.
+    assert_eq!(stage.hosts[BOB].times[0].since(begun), stage.delay * 2);
+    assert_eq!(stage.hosts[ALICE].times[0].since(begun), stage.delay * 4);
+    // A second call changes nothing while the first one stands.
+    stage.call(ALICE, "bob");
+    stage.call(BOB, "alice");
+    stage.pass(MOMENT);
+    assert_eq!(
+        stage.hosts[ALICE].events.len() + stage.hosts[BOB].events.len(),
+        2
+    );
+}
+
+#[test]
+fn of_two_that_call_each_other_one_call_stays() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.call(BOB, "alice");
+    stage.pass(Duration::from_secs(60));
+    for (host, other) in [(ALICE, "192.0.2.2"), (BOB, "192.0.2.1")] {
+        let reached = stage.hosts[host].reached();
+        assert!(
+            !reached.is_empty() && reached.iter().all(|it| it == other),
+            "{reached:?}"
+        );
+        assert_eq!(ended(&stage, host), []);
+        assert_eq!(stage.hosts[host].agent.call_count(), 1);
+    }
+    stage.move_to(ALICE, "192.0.2.11");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[BOB].reached().last().unwrap(), "192.0.2.11");
+}
+
+#[test]
+fn both_may_move_at_the_same_moment() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.pass(Duration::from_secs(60));
+    let begun = stage.now;
+    stage.move_to(ALICE, "192.0.2.11");
+    stage.move_to(BOB, "192.0.2.12");
+    stage.pass(Duration::from_secs(60));
+    for (host, other) in [(ALICE, "192.0.2.12"), (BOB, "192.0.2.11")] {
+        let place = stage.hosts[host]
+            .reached()
+            .iter()
+            .position(|it| it == other);
+        let first = stage.hosts[host].reached().len() - 1;
+        assert!(place.is_some_and(|place| place <= first));
+        assert_eq!(ended(&stage, host), []);
+    }
+    // It takes no longer than registering and telling.
+    let heard = |host: usize| {
+        let host = &stage.hosts[host];
+        let mut heard = host.reached().into_iter().zip(&host.times);
+        let (_, at) = heard
+            .find(|(address, _)| {
+                address.starts_with("192.0.2.1") && address.len() > "192.0.2.1".len()
+            })
+            .unwrap();
+        at.since(begun)
+    };
+    assert!(heard(ALICE) <= stage.delay * 10, "{:?}", heard(ALICE));
+    assert!(heard(BOB) <= stage.delay * 10, "{:?}", heard(BOB));
+}
+
+#[test]
+fn each_moves_again_while_the_other_is_away() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    // Bob is nowhere for a while, and the directory finds out only when he is back.
+    let was_at = stage.hosts[BOB].at.take();
+    stage.move_to(ALICE, "192.0.2.11");
+    stage.pass(Duration::from_secs(10));
+    stage.hosts[BOB].at = was_at;
+    stage.move_to(BOB, "192.0.2.12");
+    stage.pass(Duration::from_secs(40));
+    assert_eq!(stage.hosts[ALICE].reached().last().unwrap(), "192.0.2.12");
+    assert_eq!(stage.hosts[BOB].reached().last().unwrap(), "192.0.2.11");
+    assert_eq!(ended(&stage, ALICE), []);
+}
+
+#[test]
+fn who_is_not_known_is_turned_away_and_hears_why() {
+    let mut stage = Stage::new();
+    stage.call(CAROL, "alice");
+    stage.pass(MOMENT);
+    assert_eq!(ended(&stage, CAROL), [Some(CallProblem::NotKnownThere)]);
+    assert_eq!(stage.hosts[ALICE].events, []);
+    stage.call(ALICE, "dave");
+    stage.pass(MOMENT);
+    assert_eq!(ended(&stage, ALICE), [Some(CallProblem::NotRegistered)]);
+    // Alice knows Carol by no key.
+    stage.call(ALICE, "carol");
+    stage.pass(MOMENT);
+    assert!(stage.hosts[CAROL].reached() == ["192.0.2.1"]);
+    let doubt = CallProblem::Doubt(Doubt::Stranger);
+    assert_eq!(ended(&stage, ALICE)[1], Some(doubt));
+}
+
+#[test]
+fn a_directory_that_lies_about_addresses_is_not_believed() {
+    let mut stage = Stage::new();
+    stage.lie = Box::new(|text| {
+        let is_invite = text.starts_with("INVITE ");
+        let lie = |body: &str| body.replace(" 192.0.2.", " 203.0.113.");
+        Some(if is_invite {
+            with_body(text, lie)
+        } else {
+            text.to_owned()
+        })
+    });
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[BOB].events, []);
+    assert_eq!(ended(&stage, ALICE), [Some(CallProblem::OtherKeyThere)]);
+    // The same in the answer.
+    stage.lie = Box::new(|text| {
+        let lie = |body: &str| body.replace(" 192.0.2.", " 203.0.113.");
+        Some(if text.starts_with("SIP/2.0 200") {
+            with_body(text, lie)
+        } else {
+            text.to_owned()
+        })
+    });
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[ALICE].reached(), [""; 0]);
+    assert_eq!(
+        ended(&stage, ALICE)[1],
+        Some(CallProblem::Doubt(Doubt::Wrong))
+    );
+    // And when a host moves: what was known before stays.
+    stage.lie = Box::new(|text| Some(text.to_owned()));
+    stage.pass(Duration::from_secs(40));
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    let before = stage.hosts[BOB].reached();
+    stage.lie = Box::new(|text| {
+        let lie = |body: &str| body.replace(" 192.0.2.", " 203.0.113.");
+        Some(if text.starts_with("UPDATE ") {
+            with_body(text, lie)
+        } else {
+            text.to_owned()
+        })
+    });
+    stage.move_to(ALICE, "192.0.2.11");
+    stage.pass(Duration::from_secs(5));
+    assert_eq!(stage.hosts[BOB].reached(), before);
+    assert_eq!(stage.hosts[ALICE].agent.call_count(), 1);
+}
+
+#[test]
+fn a_directory_that_replays_what_was_said_is_not_believed() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    let at = stage.hosts[BOB].at.unwrap();
+    let is_call = |(to, bytes): &&(_, Bytes)| *to == at && bytes.starts_with(b"INVITE ");
+    let (_, invite) = stage.seen.iter().find(is_call).cloned().unwrap();
+    stage.move_to(ALICE, "192.0.2.11");
+    // Longer than any transaction remembers it.
+    stage.pass(Duration::from_secs(100));
+    let before = stage.hosts[BOB].events.clone();
+    assert_eq!(stage.hosts[BOB].reached().last().unwrap(), "192.0.2.11");
+    let text = std::str::from_utf8(&invite).unwrap();
+    for (number, text) in [
+        text.to_owned(),
+        text.replace("branch=z9hG4bK", "branch=z9hG4bKx"),
+        // In another call it is signed for the first one.
+        text.replace("Call-ID: ", "Call-ID: 1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        stage.inject(at, &Bytes::from(text));
+        assert_eq!(stage.hosts[BOB].events, before, "{number}");
+        assert_eq!(stage.hosts[BOB].agent.call_count(), 1, "{number}");
+    }
+    // Nor when it is the latest that was said, and the call is over.
+    let bob = stage::sip("sip:bob@example.org");
+    let now = stage.now;
+    stage.hosts[ALICE].agent.hang_up(now, &bob);
+    stage.pass(MOMENT);
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    let is_call = |(to, bytes): &&(_, Bytes)| *to == at && bytes.starts_with(b"INVITE ");
+    let (_, invite) = stage.seen.iter().rfind(is_call).cloned().unwrap();
+    stage.hosts[ALICE].agent.hang_up(stage.now, &bob);
+    stage.pass(Duration::from_secs(100));
+    let before = stage.hosts[BOB].events.clone();
+    stage.inject(at, &invite);
+    assert_eq!(stage.hosts[BOB].events, before);
+    assert_eq!(stage.hosts[BOB].agent.call_count(), 0);
+}
+
+#[test]
+fn a_directory_that_swaps_users_joins_nobody() {
+    let mut stage = Stage::new();
+    // What Alice says to Bob comes to Carol, who knows Alice.
+    let invite = {
+        stage.call(ALICE, "bob");
+        stage.pass(MOMENT);
+        let mut calls = stage.seen.iter().rev();
+        let is_call = |bytes: &Bytes| bytes.starts_with(b"INVITE ");
+        calls.find(|(_, bytes)| is_call(bytes)).cloned().unwrap().1
+    };
+    let carol = stage.hosts[CAROL].at.unwrap();
+    let text = std::str::from_utf8(&invite).unwrap();
+    stage.inject(carol, &invite);
+    let to_carol = text.replace("To: <sip:bob@", "To: <sip:carol@");
+    assert_ne!(to_carol, text);
+    stage.inject(
+        carol,
+        &Bytes::from(to_carol.replace("branch=z9hG4bK", "branch=z9hG4bKx")),
+    );
+    assert_eq!(stage.hosts[CAROL].events, []);
+    assert_eq!(stage.hosts[CAROL].agent.call_count(), 0);
+    // What Carol says comes to Bob as if Alice had said it.
+    let bob = stage.hosts[BOB].at.unwrap();
+    let before = stage.hosts[BOB].events.clone();
+    stage.call(CAROL, "bob");
+    stage.pass(MOMENT);
+    let calls = stage
+        .seen
+        .iter()
+        .filter(|(to, bytes)| *to == bob && bytes.starts_with(b"INVITE "));
+    let (_, invite) = calls.last().cloned().unwrap();
+    let text = std::str::from_utf8(&invite).unwrap();
+    let as_alice = text
+        .replace("<sip:carol@", "<sip:alice@")
+        .replace("z9hG4bK", "z9hG4bKx");
+    stage.inject(bob, &Bytes::from(as_alice));
+    assert_eq!(stage.hosts[BOB].events, before);
+    assert_eq!(stage.hosts[BOB].agent.call_count(), 1);
+}
+
+#[test]
+fn requests_of_strangers_leave_no_session_behind() {
+    let mut stage = Stage::new();
+    stage.call(CAROL, "bob");
+    stage.pass(MOMENT);
+    let bob = stage.hosts[BOB].at.unwrap();
+    let mut calls = stage.seen.iter();
+    let is_call = |(to, bytes): &&(_, Bytes)| *to == bob && bytes.starts_with(b"INVITE ");
+    let (_, invite) = calls.find(is_call).cloned().unwrap();
+    let text = std::str::from_utf8(&invite).unwrap();
+    for number in 0..1000 {
+        let again = text.replace("z9hG4bK", &format!("z9hG4bK{number}x"));
+        stage.inject(bob, &Bytes::from(again));
+    }
+    assert_eq!(stage.hosts[BOB].agent.call_count(), 0);
+    stage.pass(Duration::from_secs(100));
+    // Whoever is known is let in all the same.
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[ALICE].reached(), ["192.0.2.2"]);
+}

@@ -1,0 +1,59 @@
+//! Who a host is, as far as it can show that.
+
+use thiserror::Error;
+
+use crate::sdp::SdpFault;
+
+/// The key of this host, and those of the hosts that it knows.
+pub trait Keys: Send {
+    /// The public key of this host.
+    fn own(&self) -> Vec<u8>;
+
+    /// Signs with it.
+    fn sign(&self, message: &[u8]) -> Vec<u8>;
+
+    /// Whether a claim is right. A key that is to be taken on trust becomes known by this.
+    fn judge(&mut self, claim: &Claim<'_>) -> Verdict;
+}
+
+/// Somebody says who it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// Its name, an address of record such as `sip:bob@example.org`.
+    pub name: &'a str,
+    /// Its public key.
+    pub key: &'a [u8],
+    /// What it has signed by that.
+    pub message: &'a [u8],
+    /// The signature.
+    pub signature: &'a [u8],
+}
+
+/// What a claim is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The host is known, and the key and the signature are its own.
+    Right,
+    /// No host of this name is known here.
+    Stranger,
+    /// The key or the signature is another one's.
+    Wrong,
+}
+
+/// Why a description is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// It can't be read.
+    #[error("its description: {0}")]
+    Malformed(#[from] SdpFault),
+    /// Nobody of that name is known.
+    #[error("no host of that name is known here")]
+    Stranger,
+    /// It is signed by somebody else.
+    #[error("its description is signed by another key than the one that is known")]
+    Wrong,
+    /// A newer one has come.
+    #[error("its description is an old one")]
+    Old,
+}
