@@ -171,6 +171,7 @@ impl<L: OwnLinks> Run<L> {
                 Some(heard) = heard.recv() => self.hear(heard),
                 ask = self.signalling.asked() => match ask {
                     Ask::Call(peer) => self.agent.call(clock::now(), &peer),
+                    Ask::CallAnew(peer) => self.agent.call_anew(clock::now(), &peer),
                     Ask::HangUp(peer) => self.agent.hang_up(clock::now(), &peer),
                 },
                 () = sleep(due.unwrap_or(RATES_EVERY)) => {

@@ -23,8 +23,10 @@ pub struct CallSettings {
 /// What is asked for. An address of record names the other host.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// A session with it.
+    /// A session with it, unless there is one.
     Call(SipUri),
+    /// A session with it in place of one that is of no use.
+    CallAnew(SipUri),
     /// The end of that.
     HangUp(SipUri),
 }

@@ -121,6 +121,21 @@ impl Calls {
         }
     }
 
+    /// Calls a host although there is a session with it: that is of no use any more, as when the
+    /// other host has started anew.
+    pub(super) fn call_anew(&mut self, peer: &SipUri, announcer: &mut Announcer) {
+        let address = peer.address_of_record().unwrap_or_default();
+        // One that is being opened says all that a new one would.
+        for call in self
+            .of(&address)
+            .filter(|call| call.session.dialog().is_some())
+        {
+            call.is_replaced = true;
+            call.session.hang_up();
+        }
+        self.call(peer, announcer);
+    }
+
     /// Calls a host, unless there is a session with it, or one is being opened.
     pub(super) fn call(&mut self, peer: &SipUri, announcer: &mut Announcer) {
         let Some(address) = peer.address_of_record() else {

@@ -67,6 +67,13 @@ impl HostAgent {
         self.react(now);
     }
 
+    /// Calls a host although there is a session with it, which is of no use any more.
+    pub fn call_anew(&mut self, now: Instant, peer: &SipUri) {
+        self.tell(now, true);
+        self.calls.call_anew(peer, &mut self.announcer);
+        self.react(now);
+    }
+
     /// Ends the session with a host.
     pub fn hang_up(&mut self, now: Instant, peer: &SipUri) {
         self.calls.hang_up(peer);

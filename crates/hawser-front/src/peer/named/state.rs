@@ -111,6 +111,7 @@ impl Shared {
     /// # Errors
     /// When that came to nothing a moment ago.
     pub(super) fn seek(self: &Arc<Self>, name: &HostNameAt) -> Result<Waiting, DialError> {
+        let is_first;
         {
             let mut peers = self.lock();
             let peer = peers.entry(name.clone()).or_default();
@@ -120,6 +121,7 @@ impl Shared {
             }
             peer.problem = None;
             peer.waiting += 1;
+            is_first = peer.waiting == 1;
         }
         let waiting = Waiting {
             shared: Arc::clone(self),
@@ -127,7 +129,10 @@ impl Shared {
         };
         // Where it was known to be it may be still; the directory is asked besides.
         self.start_client(name);
-        self.call(name);
+        if let Some(uri) = sip_uri(name).filter(|_| is_first) {
+            // A call without a session helps nobody: the other host may have started anew.
+            let _ = self.asks.try_send(Ask::CallAnew(uri));
+        }
         Ok(waiting)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
-use stage::{ALICE, BOB, CAROL, Stage};
+use stage::{ALICE, BOB, CAROL, Stage, TestHost};
 
 /// An answer, and what follows at once.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -122,6 +122,26 @@ fn each_moves_again_while_the_other_is_away() {
     assert_eq!(stage.hosts[ALICE].reached().last().unwrap(), "192.0.2.12");
     assert_eq!(stage.hosts[BOB].reached().last().unwrap(), "192.0.2.11");
     assert_eq!(ended(&stage, ALICE), []);
+}
+
+#[test]
+fn a_host_that_has_started_anew_is_found_again() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    // Bob was killed, and knows of no call.
+    stage.hosts[BOB] = TestHost::new("bob", 2, &[("alice", 1)], 1001);
+    stage.move_to(BOB, "192.0.2.12");
+    stage.pass(Duration::from_secs(3));
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[ALICE].reached(), ["192.0.2.2"]);
+    stage.call_anew(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[ALICE].reached(), ["192.0.2.2", "192.0.2.12"]);
+    assert_eq!(stage.hosts[BOB].reached(), ["192.0.2.1"]);
+    assert_eq!(ended(&stage, ALICE), []);
+    assert_eq!(stage.hosts[ALICE].agent.call_count(), 1);
 }
 
 #[test]

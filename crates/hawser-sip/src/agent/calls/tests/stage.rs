@@ -78,7 +78,7 @@ pub(super) struct TestHost {
 }
 
 impl TestHost {
-    fn new(name: &str, seed: u8, known: &[(&str, u8)]) -> Self {
+    pub(super) fn new(name: &str, seed: u8, known: &[(&str, u8)], number: u64) -> Self {
         let config = AnnouncerConfig {
             name: sip(&format!("sip:{name}@example.org")),
             transport: Transport::Udp,
@@ -93,9 +93,10 @@ impl TestHost {
             own: pair(seed),
             known: known.collect(),
         };
-        let (keys, seed) = (Box::new(book), [seed; 32]);
+        // No words of an earlier start.
+        let (keys, seed) = (Box::new(book), [seed + 16 * (number % 10) as u8; 32]);
         Self {
-            agent: HostAgent::new(config, Some(answerer), keys, 1000, &seed),
+            agent: HostAgent::new(config, Some(answerer), keys, number, &seed),
             at: None,
             flow: 0,
             events: Vec::new(),
@@ -145,9 +146,9 @@ impl Stage {
         let mut stage = Self {
             now: Instant::from_nanos(1_000_000_000),
             hosts: vec![
-                TestHost::new("alice", 1, &[("bob", 2)]),
-                TestHost::new("bob", 2, &[("alice", 1)]),
-                TestHost::new("carol", 3, &[("alice", 1)]),
+                TestHost::new("alice", 1, &[("bob", 2)], 1000),
+                TestHost::new("bob", 2, &[("alice", 1)], 1000),
+                TestHost::new("carol", 3, &[("alice", 1)], 1000),
             ],
             directory: Directory::new(config, Box::new(Everybody), &[5; 32], &[6; 32]),
             up: Vec::new(),
@@ -192,6 +193,12 @@ impl Stage {
     pub(super) fn call(&mut self, from: usize, to: &str) {
         let to = sip(&format!("sip:{to}@example.org"));
         self.hosts[from].agent.call(self.now, &to);
+        self.settle();
+    }
+
+    pub(super) fn call_anew(&mut self, from: usize, to: &str) {
+        let to = sip(&format!("sip:{to}@example.org"));
+        self.hosts[from].agent.call_anew(self.now, &to);
         self.settle();
     }
 
