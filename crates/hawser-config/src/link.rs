@@ -1,5 +1,5 @@
 use hawser_sched::rules::{Allowance, AtLimit, Rule};
-use hawser_types::{ByteCount, LinkUse};
+use hawser_types::{ByteCount, LinkUse, SignalStrength};
 
 use crate::ConfigError;
 use crate::document::{Field, Section};
@@ -25,6 +25,9 @@ pub struct LinkConfig {
     pub rule: Rule,
     /// Currency of `price`; empty without one.
     pub currency: String,
+    /// `leave-below`: signal strength below which traffic leaves the link for others. By default it
+    /// depends on the kind of radio.
+    pub leave_below: Option<SignalStrength>,
 }
 
 impl TryFrom<Section<'_>> for LinkConfig {
@@ -56,10 +59,14 @@ impl TryFrom<Section<'_>> for LinkConfig {
             rule.price_weight = field.fraction()?;
         }
         rule.allowance = read_allowance(&section)?;
+        let leave_below = section.field("leave-below");
+        let leave_below =
+            leave_below.map(|field| field.parse_with(|text| text.parse().ok(), STRENGTH));
         Ok(Self {
             name: name.parse_with(read_link_name, LINK_NAME)?,
             rule,
             currency,
+            leave_below: leave_below.transpose()?,
         })
     }
 }
@@ -138,7 +145,7 @@ fn read_price(text: &str) -> Option<(f64, String)> {
     is_sound.then(|| (number, currency.to_owned()))
 }
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "name",
     "use",
     "up",
@@ -149,6 +156,7 @@ const KEYS: [&str; 10] = [
     "allowance",
     "reset-day",
     "at-limit",
+    "leave-below",
 ];
 
 const AT_LIMIT: [(&str, AtLimit); 3] = [
@@ -161,6 +169,7 @@ const AT_LIMIT: [(&str, AtLimit); 3] = [
 pub(crate) const LINK_NAME: &str = "the name of an interface such as \"wwan0\"";
 const PRICE: &str = "a price from 0 to 1000000 such as \"2.5EUR/GB\"";
 const ALLOWANCE: &str = "a size such as \"10GB\"";
+const STRENGTH: &str = "a signal strength from \"-160dBm\" to \"0dBm\"";
 
 const MAX_WEIGHT: u32 = 1000;
 const MAX_PRICE: f64 = 1e6;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hawser_sched::rules::{Allowance, AtLimit, Rule};
-use hawser_types::{ByteCount, LinkUse};
+use hawser_types::{ByteCount, LinkUse, SignalStrength};
 use proptest::prelude::*;
 
 use super::*;
@@ -69,6 +69,7 @@ fn every_key_reaches_its_place() {
         allowance = "10GB"
         reset-day = 31
         at-limit = "backup"
+        leave-below = "-85dBm"
         [[link]]
         name = "eth1"
         allowance = "5GB"
@@ -97,6 +98,9 @@ fn every_key_reaches_its_place() {
     assert!(!config.serve.udp && !config.serve.client_schedulers);
     assert_eq!(config.up.listen.to_string(), "[::1]:0");
     assert_eq!(config.up.links, ["eth0", "wwan0"]);
+    let leave_below = config.links.iter().map(|link| link.leave_below);
+    let expected = [SignalStrength::new(-85), None, None];
+    assert_eq!(leave_below.collect::<Vec<_>>(), expected);
     assert_eq!(
         config.up.gateway,
         Some(GatewaySource::File("/etc/hawser/invite".into()))
@@ -160,7 +164,12 @@ fn an_unknown_key_is_named_with_those_allowed() {
     assert_eq!(
         error("\n[[link]]\nname = \"a\"\nprize = 3\n"),
         "hawser.toml:4: unknown key `link.prize`; allowed: name, use, up, down, weight, price, \
-         price-weight, allowance, reset-day, at-limit"
+         price-weight, allowance, reset-day, at-limit, leave-below"
+    );
+    assert_eq!(
+        error("[[link]]\nname = \"a\"\nleave-below = \"85dBm\""),
+        "hawser.toml:3: `link.leave-below` is \"85dBm\"; allowed: a signal strength from \"-160dBm\" \
+         to \"0dBm\""
     );
     assert_eq!(
         error("z = 1\na = 1"),

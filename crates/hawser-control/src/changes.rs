@@ -109,6 +109,15 @@ fn one_link(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) 
             to: to.into_iter().collect(),
         });
     }
+    let signal = |link: &LinkStatus| link.signal.map(|it| it.state).unwrap_or_default();
+    if signal(before) != signal(after) {
+        changes.push(Change::LinkSignal {
+            link: link(),
+            from: signal(before),
+            to: signal(after),
+            strength: after.signal.map(|it| it.strength),
+        });
+    }
     // Nothing is said of a link that is used like any other and has carried nothing.
     let nothing = LinkAllowed::default();
     let old = before.allowed.as_ref().unwrap_or(&nothing);
@@ -209,8 +218,8 @@ fn by<'a, T>(list: &'a [T], name: impl Fn(&'a T) -> &'a str) -> BTreeMap<&'a str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GatewayStatus, PathStatus, PlacingStatus, RuleStatus};
-    use hawser_types::LinkUse;
+    use crate::{GatewayStatus, PathStatus, PlacingStatus, RuleStatus, SignalSource, SignalStatus};
+    use hawser_types::{LinkUse, Radio, SignalState, SignalStrength};
 
     fn link(name: &str, state: LinkState) -> LinkStatus {
         LinkStatus {
@@ -336,6 +345,34 @@ mod tests {
         assert_eq!(told(&before, &after), expected);
         let again = ["event:allowance,link:dsl"];
         assert_eq!(told(&after, &allowed(LinkUse::Never, None)), again);
+    }
+
+    #[test]
+    fn a_signal_that_fades_is_told_and_its_ups_and_downs_are_not() {
+        let with = |signal: Option<(i16, SignalState)>| {
+            let mut link = link("wlan0", LinkState::Up);
+            link.signal = signal.map(|(dbm, state)| SignalStatus {
+                strength: SignalStrength::new(dbm).unwrap(),
+                radio: Radio::WiFi,
+                state,
+                source: SignalSource::Kernel,
+                leave_below: SignalStrength::new(-80).unwrap(),
+            });
+            with_links(&[link])
+        };
+        let (good, fading) = (SignalState::Good, SignalState::Fading);
+        let before = with(Some((-60, good)));
+        assert_eq!(changes_between(&with(None), &before), []);
+        assert_eq!(changes_between(&before, &with(Some((-70, good)))), []);
+        let after = with(Some((-83, fading)));
+        assert_eq!(
+            told(&before, &after),
+            ["event:link-signal,link:wlan0,from:good,to:fading,dbm:-83"]
+        );
+        assert_eq!(
+            told(&after, &with(None)),
+            ["event:link-signal,link:wlan0,from:fading,to:good"]
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::{LinkState, PathState, SessionState};
-use hawser_types::LinkUse;
+use hawser_types::{LinkUse, SignalState, SignalStrength};
 
 /// A change in a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +68,18 @@ pub enum Change {
         from: String,
         /// The state now.
         to: String,
+    },
+    /// A link's signal fades, so that traffic leaves the link, or is good again.
+    LinkSignal {
+        /// The interface's name.
+        link: String,
+        /// The state before.
+        from: SignalState,
+        /// The state now.
+        to: SignalState,
+        /// The strength now; none when nobody tells it any more.
+        #[serde(default, rename = "dbm", skip_serializing_if = "Option::is_none")]
+        strength: Option<SignalStrength>,
     },
     /// The user has said when to use a link.
     LinkUse {

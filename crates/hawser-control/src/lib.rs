@@ -24,6 +24,7 @@ mod placed;
 mod policy;
 mod render;
 mod session_status;
+mod signal;
 mod snapshot;
 mod states;
 mod units;
@@ -51,6 +52,7 @@ pub use session_status::{
     ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionState,
     SessionStatus, StreamStatus, Transport, TransportStatus,
 };
+pub use signal::{SignalSource, SignalStatus};
 pub use snapshot::{
     KillSwitchStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role,
     StatusSnapshot,

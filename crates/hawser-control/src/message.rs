@@ -252,6 +252,10 @@ pub struct LinkChange {
     /// Bytes that may go over it in a month, as in the configuration: `10GB`; `none` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowance: Option<String>,
+    /// Strength of its signal, such as `-80dBm`, in place of what its radio says; `off` to go by
+    /// the radio again. It is not saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
     /// To write it to the configuration, too; without, it holds until the daemon ends.
     #[serde(default)]
     pub save: bool,

@@ -11,6 +11,7 @@ use crate::all_sessions::AllSessions;
 use crate::connections::ConnectionsStatus;
 use crate::directory::{DirectoryStatus, RegistrationStatus};
 use crate::session_status::SessionStatus;
+use crate::signal::SignalStatus;
 use crate::words::words;
 
 /// The state of a daemon at one moment.
@@ -124,6 +125,13 @@ pub struct LinkStatus {
     /// The user's rules for it, and its traffic of the month; clients only.
     #[serde(default)]
     pub allowed: Option<LinkAllowed>,
+    /// Its place among the links that may be used, the best has 1; clients only. Those that answer
+    /// come first, then it goes by rules and signals, by rates, and by prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// Its radio's signal, where that is known; clients only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<SignalStatus>,
     /// Its traffic now.
     #[serde(default)]
     pub traffic: LinkTraffic,

@@ -229,16 +229,18 @@ fn judge(
     }
     let dead = paths().find(|path| path.state == PathState::Dead);
     let dead = dead.and_then(|path| path.reason.as_deref());
+    let fading = link.signal.and_then(|signal| signal.warning());
     if is_alive {
         let lesser = paths().find(|path| is_lesser(path));
         let lesser = lesser.and_then(|path| path.reason.as_deref());
-        return verdict(LinkState::Up, portal.or(lesser));
+        return verdict(LinkState::Up, portal.or(fading.as_deref()).or(lesser));
     }
     let heard_lately = by_connections.filter(|heard| *heard < LATELY);
     if dead.is_some() && heard_lately.is_none() && is_reached_otherwise(link, sessions) {
         return verdict(LinkState::NoInternet, dead);
     }
-    verdict(link.state, link.reason.as_deref().or(dead))
+    let reason = link.reason.as_deref().or(fading.as_deref()).or(dead);
+    verdict(link.state, reason)
 }
 
 /// True if silence in a session tells of links. A peer that answers over none has gone itself.

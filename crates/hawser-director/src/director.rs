@@ -222,7 +222,7 @@ impl Director {
         self.sweep(now);
         let rates = self.rates.effective(now, &self.exits.links);
         let links = self.exits.links.iter().map(|record| {
-            let counts_for = rates.of(record);
+            let counts_for = rates.of(record, &self.link_rules);
             self.report_link(now, record, counts_for)
         });
         let gateway = self.exits.gateway.as_ref();
@@ -473,6 +473,7 @@ impl Director {
             opened: record.charges().opened(),
             open: self.flows.count_over(Over::Link(link.index)),
             is_free: self.link_rules.is_free(link),
+            price: self.link_rules.price(link),
             permission: self.link_rules.permission(link),
             health: record.health(),
             suspect_for: ago(record.reachability().suspect_since()),

@@ -6,7 +6,7 @@ use super::decision::leads_to;
 use super::demands::Demands;
 use super::expected::Expected;
 use super::link_record::LinkRecord;
-use super::link_rules::{AllLinkRules, rank};
+use super::link_rules::AllLinkRules;
 use super::links::Links;
 use super::request::ConnectionRequest;
 use super::sites::Site;
@@ -121,7 +121,7 @@ impl<'a> Judgement<'a> {
             _ => 0,
         };
         let permission = rules.permission(record.link());
-        (place, rank(permission), self.is_avoided(record, rules))
+        (place, permission.rank(), self.is_avoided(record, rules))
     }
 
     /// True if the connection takes the link only if there is no other.

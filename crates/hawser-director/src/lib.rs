@@ -46,7 +46,7 @@ pub use exits::Over;
 pub use flows::{FlowId, Progress};
 pub use gateway::SessionView;
 pub use health::Health;
-pub use link_rules::{AllLinkRules, rank};
+pub use link_rules::AllLinkRules;
 pub use plan::{Attempt, plan};
 pub use report::{DirectorReport, GatewayReport, LinkReport};
 pub use request::ConnectionRequest;

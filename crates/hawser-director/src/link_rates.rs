@@ -10,6 +10,7 @@ use hawser_sched::connection::FALLBACK_RATE;
 use hawser_types::{DefaultRoute, Instant, Link, LinkIndex, Rate};
 
 use super::link_record::LinkRecord;
+use super::link_rules::AllLinkRules;
 use super::links::Links;
 
 /// What is known of links beyond what was seen in this run.
@@ -150,11 +151,17 @@ impl EffectiveRates {
         self.now
     }
 
-    /// Rates that a link counts for, sent and received.
-    pub(crate) fn of(&self, record: &LinkRecord) -> [Rate; 2] {
+    /// Rates that a link counts for, sent and received. A weak one of which nothing is known counts
+    /// for half of what another would.
+    pub(crate) fn of(&self, record: &LinkRecord, rules: &AllLinkRules) -> [Rate; 2] {
         let unknown = match self.is_ordinary(record) {
             true => [FALLBACK_RATE; 2],
             false => self.doubtful,
+        };
+        let half = |rate: Rate| Rate::from_bytes_per_second(rate.bytes_per_second() / 2);
+        let unknown = match rules.is_weak(record.link()) {
+            true => unknown.map(half),
+            false => unknown,
         };
         record.estimates().counts_for(self.now, unknown)
     }

@@ -10,6 +10,8 @@ pub struct AllLinkRules {
     pub by_name: BTreeMap<String, LinkRules>,
     /// The links whose use costs: they have a price or an allowance.
     pub metered: Vec<String>,
+    /// The links whose signal is weak: where nothing is known of their rates, they promise less.
+    pub weak: Vec<String>,
 }
 
 impl AllLinkRules {
@@ -17,7 +19,7 @@ impl AllLinkRules {
     /// stricter direction counts.
     pub(crate) fn permission(&self, link: &Link) -> Permission {
         let rules = self.by_name.get(&link.name).copied().unwrap_or_default();
-        match rank(rules.up) >= rank(rules.down) {
+        match rules.up.rank() >= rules.down.rank() {
             true => rules.up,
             false => rules.down,
         }
@@ -36,22 +38,22 @@ impl AllLinkRules {
     pub fn place(&self, link: &Link) -> Option<u8> {
         match self.permission(link) {
             Permission::Forbidden(_) => None,
-            permission => Some(rank(permission)),
+            permission => Some(permission.rank()),
         }
+    }
+
+    /// True if the link's signal is weak.
+    pub(crate) fn is_weak(&self, link: &Link) -> bool {
+        self.weak.contains(&link.name)
+    }
+
+    /// Returns the price of a gigabyte on the link.
+    pub(crate) fn price(&self, link: &Link) -> f64 {
+        self.by_name.get(&link.name).map_or(0.0, |it| it.price)
     }
 
     /// True if using the link costs.
     pub(crate) fn is_metered(&self, link: &Link) -> bool {
         self.metered.contains(&link.name)
-    }
-}
-
-/// Returns the order in which links are taken: lower first.
-pub const fn rank(permission: Permission) -> u8 {
-    match permission {
-        Permission::Preferred => 0,
-        Permission::Allowed => 1,
-        Permission::Reserve(_) => 2,
-        Permission::Forbidden(_) => 3,
     }
 }

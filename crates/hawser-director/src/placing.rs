@@ -37,7 +37,7 @@ impl Placed {
         let mut others: Vec<(Tier, LinkView)> = Vec::new();
         for record in links.iter().filter(|it| judgement.is_open(it, rules)) {
             let tier = judgement.tier(record, rules);
-            let view = record.view(rates.of(record));
+            let view = record.view(rates.of(record, rules));
             match record.health() {
                 Health::Sound => sound.entry(tier).or_default().push(view),
                 Health::Suspect | Health::Portal => others.push((tier, view)),

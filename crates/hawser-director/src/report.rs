@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse, Load};
-use hawser_types::{Link, Permission, Rate};
+use hawser_types::{Link, LinkIndex, Permission, Rate};
 
 use super::health::Health;
 
@@ -23,6 +23,28 @@ pub struct DirectorReport {
     pub unanswered: u64,
     /// The VPNs that take all IPv4 and all IPv6 traffic, so that connections are left to them.
     pub tunnels: [Option<String>; 2],
+}
+
+impl DirectorReport {
+    /// Returns the links that may be used, the best first: those that answer before those that do
+    /// not, then by what rules and signals allow, then the quicker ones, then the cheaper ones.
+    pub fn ranking(&self) -> Vec<LinkIndex> {
+        let usable = self.links.iter().filter(|it| !it.permission.is_forbidden());
+        let mut ranked: Vec<&LinkReport> = usable.collect();
+        let by_place = |it: &LinkReport| (it.health != Health::Sound, it.permission.rank());
+        let rate = |it: &LinkReport| {
+            let [up, down] = it.counts_for;
+            up.bytes_per_second()
+                .saturating_add(down.bytes_per_second())
+        };
+        ranked.sort_by(|one, other| {
+            let by_rate = || rate(other).cmp(&rate(one));
+            let by_price = || one.price.total_cmp(&other.price);
+            let order = by_place(one).cmp(&by_place(other));
+            order.then_with(by_rate).then_with(by_price)
+        });
+        ranked.into_iter().map(|it| it.link.index).collect()
+    }
 }
 
 /// What is known of one link.
@@ -53,7 +75,9 @@ pub struct LinkReport {
     pub open: u64,
     /// True if using it costs nothing: it has no price and no allowance, and is not kept back.
     pub is_free: bool,
-    /// What the user allows on it.
+    /// Price of a gigabyte on it, in the user's unit.
+    pub price: f64,
+    /// What the user and its signal allow on it.
     pub permission: Permission,
     /// State of the link, as connections have shown it.
     pub health: Health,

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use hawser_policy::{LinkChoice, Mode, Verdict};
 use hawser_sched::connection::{By, GatewayUse, GatewayView, LinkView, choose_way};
-use hawser_types::Rate;
+use hawser_types::{Permission, Rate};
 
 use super::gateway::{GatewayRecord, SessionView};
 use super::health::Health;
 use super::judgement::Judgement;
 use super::link_rates::EffectiveRates;
 use super::link_record::LinkRecord;
-use super::link_rules::{AllLinkRules, rank};
+use super::link_rules::AllLinkRules;
 use super::links::Links;
 use super::sites::Site;
 
@@ -132,25 +132,26 @@ impl Weighing<'_> {
     }
 
     /// The links that carry the session's data. These are not the ones kept in reserve, unless
-    /// there are no others.
+    /// there are no others, and not those whose signal fades, unless there are not even these.
     fn session_links(&self, session: &SessionView) -> Vec<LinkView> {
         let records = || {
             let links = session.links.iter();
             links.filter_map(|(index, _)| self.links.get(*index))
         };
-        let is_first = |it: &&LinkRecord| rank(self.rules.permission(it.link())) < RESERVE;
-        let view = |record: &LinkRecord| self.view(record, session);
-        let first: Vec<LinkView> = records().filter(is_first).map(view).collect();
-        match first.is_empty() {
-            true => records().map(view).collect(),
-            false => first,
-        }
+        // Preferred links do not keep the others from carrying data.
+        let rank = |it: &LinkRecord| match self.rules.permission(it.link()) {
+            Permission::Preferred => Permission::Allowed.rank(),
+            permission => permission.rank(),
+        };
+        let first = records().map(rank).min();
+        let carrying = records().filter(|it| Some(rank(it)) == first);
+        carrying.map(|record| self.view(record, session)).collect()
     }
 
     /// A link as policies see it. Where no connection was answered on it yet, its latency is the
     /// session's round-trip time to the gateway.
     fn view(&self, record: &LinkRecord, session: &SessionView) -> LinkView {
-        let mut view = record.view(self.rates.of(record));
+        let mut view = record.view(self.rates.of(record, self.rules));
         if view.latency.is_zero() {
             let mut links = session.links.iter();
             let known = links.find(|(index, _)| *index == view.link);
@@ -170,9 +171,6 @@ impl Weighing<'_> {
         gateway.counts_for(self.rates.now(), together)
     }
 }
-
-/// The rank of links that are kept in reserve.
-const RESERVE: u8 = 2;
 
 #[cfg(test)]
 mod tests {

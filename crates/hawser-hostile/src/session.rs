@@ -94,6 +94,7 @@ impl Session {
             takes_datagrams: true,
             ends_halves: true,
             follows_scheduler: false,
+            knows_signals: false,
             link: 0,
         };
         self.say(&[Command::Hello(hello)]).await

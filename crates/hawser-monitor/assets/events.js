@@ -52,6 +52,9 @@ function words(event) {
       return `Link ${event.link} has ${addresses(event.to)}, had ${addresses(event.from)}.`;
     case 'link-health':
       return `Link ${event.link} was ${event.from} and is ${event.to}.`;
+    case 'link-signal':
+      return `Signal of ${event.link} was ${event.from} and is ${event.to}${
+        event.dbm === undefined ? '' : ` (${event.dbm} dBm)`}.`;
     case 'link-use':
       return `Link ${event.link} is used so: up ${event.up}, down ${event.down}.`;
     case 'allowance':

@@ -78,7 +78,7 @@ function makeLink({ link, slot }) {
     const { traffic, allowed } = link;
     setText(state, stateWords(link));
     setClass(state, stateClass(link));
-    setText(why, printable(link.reason ?? ''));
+    setText(why, printable([link.reason, signalWords(link)].filter(Boolean).join('; ')));
     setText(cells.use, allowed ? useWords(allowed) : '–');
     setText(cells.down, rate(traffic.down_bps));
     setText(cells.up, rate(traffic.up_bps));
@@ -94,6 +94,9 @@ function makeLink({ link, slot }) {
   };
   return { node, update };
 }
+
+const signalWords = ({ rank, signal }) =>
+  [rank && `rank ${rank}`, signal && `signal ${signal.dbm} dBm`].filter(Boolean).join(', ');
 
 const useWords = ({ up, down }) => (up === down ? up : `up ${up}, down ${down}`);
 

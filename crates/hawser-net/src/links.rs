@@ -14,6 +14,7 @@ mod prefixes;
 mod route;
 #[cfg(test)]
 mod tests;
+mod wifi;
 
 use std::io;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub use particular::particular_prefixes;
 pub use prefixes::PrefixMonitor;
 pub use route::Routes;
 pub(crate) use route::has_route;
+pub use wifi::follow_wifi_signals;
 
 /// Why links cannot be listed.
 #[derive(Debug, thiserror::Error)]

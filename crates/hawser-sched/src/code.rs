@@ -120,6 +120,7 @@ impl Standing {
             Self::Excluded(Exclusion::Never) => 3,
             Self::Excluded(Exclusion::Reserve) => 4,
             Self::Excluded(Exclusion::Allowance) => 5,
+            Self::Excluded(Exclusion::Signal) => 6,
         }
     }
 
@@ -132,6 +133,7 @@ impl Standing {
             3 => Self::Excluded(Exclusion::Never),
             4 => Self::Excluded(Exclusion::Reserve),
             5 => Self::Excluded(Exclusion::Allowance),
+            6 => Self::Excluded(Exclusion::Signal),
             _ => return None,
         })
     }
@@ -148,6 +150,7 @@ impl Standing {
             Self::Excluded(Exclusion::Never) => "the rules say never",
             Self::Excluded(Exclusion::Reserve) => "it is kept in reserve while another link lives",
             Self::Excluded(Exclusion::Allowance) => "its allowance of this month is used up",
+            Self::Excluded(Exclusion::Signal) => "its signal faded, and another link lived",
         }
     }
 }
@@ -176,6 +179,6 @@ mod tests {
         for (code, standing) in standings.iter().enumerate() {
             assert_eq!(usize::from(standing.code()), code);
         }
-        assert_eq!(standings.len(), 6);
+        assert_eq!(standings.len(), 7);
     }
 }

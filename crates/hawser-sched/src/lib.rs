@@ -3,9 +3,10 @@
 //!
 //! A policy is pure over a read-only view of the paths: it never sends, it says where the next unit
 //! should go: the [`chunk`] of a byte stream, the [`packet`] of a tunnel, or the whole
-//! [`connection`]. The [`governor`] demotes links that harm the whole, and [`rules`] are the
-//! user's. Beside these are the decisions about single connections and links: [`ControlChoice`],
-//! [`RttRefresh`], [`ChannelCount`], and the demand of applications, [`DemandEstimate`].
+//! [`connection`]. The [`governor`] demotes links that harm the whole, [`rules`] are the user's,
+//! and [`signal`] tells which links are about to go. Beside these are the decisions about single
+//! connections and links: [`ControlChoice`], [`RttRefresh`], [`ChannelCount`], and the demand of
+//! applications, [`DemandEstimate`].
 #![forbid(unsafe_code)]
 
 mod channel_count;
@@ -18,6 +19,7 @@ pub mod governor;
 pub mod packet;
 mod rtt_refresh;
 pub mod rules;
+pub mod signal;
 pub mod tally;
 mod view;
 

@@ -127,6 +127,15 @@ impl LinkRules {
     pub const fn forbid_all(&self) -> bool {
         self.up.is_forbidden() && self.down.is_forbidden()
     }
+
+    /// Returns what is left of them while the link's signal fades.
+    pub const fn while_fading(self) -> Self {
+        Self {
+            up: self.up.while_fading(),
+            down: self.down.while_fading(),
+            ..self
+        }
+    }
 }
 
 impl Default for LinkRules {
@@ -206,15 +215,17 @@ impl Rule {
 /// Returns why a link is not used now, given its permission and those of all links that live, its
 /// own among them; and why not.
 pub fn exclusion(permission: Permission, living: &[Permission]) -> Option<Exclusion> {
-    let is_allowed =
-        |other: &Permission| matches!(other, Permission::Preferred | Permission::Allowed);
+    let is_better = |other: &Permission| other.rank() < permission.rank();
     match permission {
         Permission::Preferred | Permission::Allowed => None,
         Permission::Forbidden(LimitedBy::Choice) => Some(Exclusion::Never),
-        Permission::Reserve(_) if !living.iter().any(is_allowed) => None,
+        Permission::Reserve(_) if !living.iter().any(is_better) => None,
         Permission::Reserve(LimitedBy::Choice) => Some(Exclusion::Reserve),
         Permission::Forbidden(LimitedBy::Allowance) | Permission::Reserve(LimitedBy::Allowance) => {
             Some(Exclusion::Allowance)
+        }
+        Permission::Forbidden(LimitedBy::Signal) | Permission::Reserve(LimitedBy::Signal) => {
+            Some(Exclusion::Signal)
         }
     }
 }
@@ -319,5 +330,22 @@ mod tests {
         assert_eq!(exclusion(reserve, &with), Some(Exclusion::Reserve));
         assert_eq!(exclusion(reserve, &[reserve, never]), None);
         assert_eq!(exclusion(Permission::Allowed, &with), None);
+    }
+
+    #[test]
+    fn a_fading_link_is_used_after_those_in_reserve() {
+        let rules = LinkRules {
+            down: Permission::Forbidden(LimitedBy::Choice),
+            ..LinkRules::default()
+        };
+        let LinkRules {
+            up: fading, down, ..
+        } = rules.while_fading();
+        assert_eq!(down, Permission::Forbidden(LimitedBy::Choice));
+        let reserve = Permission::Reserve(LimitedBy::Choice);
+        let both = [fading, reserve];
+        assert_eq!(exclusion(fading, &both), Some(Exclusion::Signal));
+        assert_eq!(exclusion(reserve, &both), None);
+        assert_eq!(exclusion(fading, &[fading, down]), None);
     }
 }

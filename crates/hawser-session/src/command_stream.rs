@@ -30,6 +30,7 @@ struct PeerHello {
     takes_datagrams: bool,
     ends_halves: bool,
     follows_scheduler: bool,
+    knows_signals: bool,
 }
 
 impl CommandStream {
@@ -85,6 +86,7 @@ impl CommandStream {
             takes_datagrams: hello.takes_datagrams,
             ends_halves: hello.ends_halves,
             follows_scheduler: hello.follows_scheduler,
+            knows_signals: hello.knows_signals,
         };
         match self.peer.replace(peer) {
             Some(_) => Err(Misbehaviour::Repeated),
@@ -115,6 +117,11 @@ impl CommandStream {
     /// True if the peer places chunks as this side's user wants; `None` until it has said so.
     pub(crate) fn peer_follows_scheduler(&self) -> Option<bool> {
         self.peer.map(|peer| peer.follows_scheduler)
+    }
+
+    /// True if the peer has said that it understands rules of links whose signal fades.
+    pub(crate) fn peer_knows_signals(&self) -> bool {
+        self.peer.is_some_and(|peer| peer.knows_signals)
     }
 
     /// Takes the peer for one of an older version.

@@ -175,16 +175,20 @@ impl Links {
         released
     }
 
-    /// Takes the user's rules in place of those before. Returns what a client has to tell its
-    /// gateway, if that has changed.
+    /// Takes the user's rules in place of those before.
     pub(crate) fn set_rules(
         &mut self,
         rules: &BTreeMap<LinkIndex, LinkRules>,
         channels: &mut Channels,
-    ) -> Option<Vec<LinkRulesEntry>> {
-        let told = self.rules.set(rules);
+    ) {
+        self.rules.set(rules);
         self.rules.apply(channels);
-        told
+    }
+
+    /// Returns the rules that a client has to tell its gateway, if it has not heard them;
+    /// `knows_signals`: the gateway understands rules of links whose signal fades.
+    pub(crate) fn take_rule_news(&mut self, knows_signals: bool) -> Option<Vec<LinkRulesEntry>> {
+        self.rules.take_news(knows_signals)
     }
 
     /// Takes what the client tells of its user's rules, in place of what it told before.

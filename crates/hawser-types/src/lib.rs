@@ -16,6 +16,7 @@ mod link_use;
 mod permission;
 mod range_set;
 mod rate;
+mod signal;
 mod units;
 
 pub use cause::{DialError, ResetCode, StreamReset};
@@ -32,4 +33,5 @@ pub use link_use::LinkUse;
 pub use permission::{LimitedBy, Permission};
 pub use range_set::RangeSet;
 pub use rate::Rate;
+pub use signal::{Radio, SignalState, SignalStrength, SignalStrengthError};
 pub use units::{UnitError, parse_duration, parse_percent};

@@ -106,6 +106,8 @@ pub struct Hello {
     pub ends_halves: bool,
     /// The sender places chunks by the policy of [`Command::Scheduler`]. False from a client.
     pub follows_scheduler: bool,
+    /// The sender understands rules of links whose signal fades. False from a client.
+    pub knows_signals: bool,
     /// The sender's number for the link of the channel that began the session; it only tells paths
     /// apart. 0 from a gateway.
     pub link: u32,
@@ -228,6 +230,7 @@ impl Command {
                     takes_datagrams: flags & FLAG_DATAGRAMS != 0,
                     ends_halves: flags & FLAG_HALVES != 0,
                     follows_scheduler: flags & FLAG_SCHEDULER != 0,
+                    knows_signals: flags & FLAG_SIGNALS != 0,
                     link,
                 })
             }
@@ -287,7 +290,8 @@ impl Hello {
         let datagrams = u64::from(self.takes_datagrams) * FLAG_DATAGRAMS;
         let halves = u64::from(self.ends_halves) * FLAG_HALVES;
         let scheduler = u64::from(self.follows_scheduler) * FLAG_SCHEDULER;
-        put_varint(value, plain | datagrams | halves | scheduler);
+        let signals = u64::from(self.knows_signals) * FLAG_SIGNALS;
+        put_varint(value, plain | datagrams | halves | scheduler | signals);
         put_varint(value, u64::from(self.link));
     }
 }
@@ -456,6 +460,7 @@ const FLAG_PLAIN: u64 = 0x01;
 const FLAG_DATAGRAMS: u64 = 0x02;
 const FLAG_HALVES: u64 = 0x04;
 const FLAG_SCHEDULER: u64 = 0x08;
+const FLAG_SIGNALS: u64 = 0x10;
 
 const MAX_GRANT_ADDRESSES: usize = 16;
 const MAX_ENROLMENT_NAME: usize = 64;

@@ -13,7 +13,8 @@ use crate::{Malformed, MalformedReason, put_varint, take_varint};
 pub struct LinkRulesEntry {
     /// The client's number for the link, as in [`Hello::link`](crate::Hello) and in joins.
     pub link: u32,
-    /// Permission of the gateway to send over the link.
+    /// Permission of the gateway to send over the link. [`LimitedBy::Signal`] only to a gateway
+    /// that has said [`Hello::knows_signals`](crate::Hello::knows_signals).
     pub permission: Permission,
     /// Weight in thousandths, from 1 to [`LinkRulesEntry::MAX_WEIGHT`].
     pub weight: u32,
@@ -64,8 +65,10 @@ fn permission_code(permission: Permission) -> u64 {
         Permission::Preferred => 1,
         Permission::Reserve(LimitedBy::Choice) => 2,
         Permission::Reserve(LimitedBy::Allowance) => 3,
-        Permission::Forbidden(LimitedBy::Choice) => 4,
+        // A link is never forbidden for its signal.
+        Permission::Forbidden(LimitedBy::Choice | LimitedBy::Signal) => 4,
         Permission::Forbidden(LimitedBy::Allowance) => 5,
+        Permission::Reserve(LimitedBy::Signal) => 6,
     }
 }
 
@@ -77,6 +80,7 @@ fn permission_from_code(code: u64) -> Result<Permission, Malformed> {
         3 => Permission::Reserve(LimitedBy::Allowance),
         4 => Permission::Forbidden(LimitedBy::Choice),
         5 => Permission::Forbidden(LimitedBy::Allowance),
+        6 => Permission::Reserve(LimitedBy::Signal),
         _ => return Err(Malformed::new(WHAT, MalformedReason::BadValue)),
     })
 }
@@ -119,7 +123,7 @@ mod tests {
         };
         assert_eq!(take_link_rules(&mut bytes(sound)), Ok(vec![entry]));
         for (place, value) in [
-            (1, 6),
+            (1, 7),
             (2, 0),
             (2, u64::from(LinkRulesEntry::MAX_WEIGHT) + 1),
             (3, LinkRulesEntry::MAX_PRICE + 1),
@@ -141,6 +145,7 @@ mod tests {
             (3, Permission::Reserve(LimitedBy::Allowance)),
             (4, Permission::Forbidden(LimitedBy::Choice)),
             (5, Permission::Forbidden(LimitedBy::Allowance)),
+            (6, Permission::Reserve(LimitedBy::Signal)),
         ] {
             let encoded = bytes([7, code, 1000, 0, 0]);
             let read = take_link_rules(&mut encoded.clone()).unwrap();

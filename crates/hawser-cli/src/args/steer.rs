@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice};
 use hawser_policy::Profile;
 use hawser_sched::packet::PacketPolicy;
-use hawser_types::LinkUse;
+use hawser_types::{LinkUse, SignalStrength, SignalStrengthError};
 
 use super::shared::{TableArgs, link_name};
 
@@ -39,6 +39,17 @@ pub(crate) struct LinkArgs {
     /// Most bytes over it in a month, such as 10GB, or none for as much as wanted
     #[arg(long, value_name = "SIZE", group = "says")]
     pub(crate) allowance: Option<String>,
+    /// Go by this strength of its signal, such as -80dBm, and not by what its radio says; off to go
+    /// by the radio again. It is not saved
+    #[arg(
+        long,
+        value_name = "STRENGTH",
+        value_parser = signal,
+        allow_hyphen_values = true,
+        conflicts_with = "save",
+        group = "says"
+    )]
+    pub(crate) signal: Option<String>,
     /// Write it to the daemon's configuration, too
     #[arg(long)]
     pub(crate) save: bool,
@@ -92,6 +103,13 @@ pub(crate) struct PolicySetArgs {
     /// Write it to the daemon's configuration, too
     #[arg(long)]
     pub(crate) save: bool,
+}
+
+fn signal(text: &str) -> Result<String, SignalStrengthError> {
+    match text {
+        "off" => Ok(text.to_owned()),
+        strength => Ok(strength.parse::<SignalStrength>()?.to_string()),
+    }
 }
 
 fn link_use(text: &str) -> Result<LinkUse, String> {

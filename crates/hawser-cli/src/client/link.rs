@@ -15,6 +15,7 @@ pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {
         weight: args.weight,
         price: args.price.clone(),
         allowance: args.allowance.clone(),
+        signal: args.signal.clone(),
         save: args.save,
     });
     let mut conversation = Conversation::with_daemon(&setup.state).await?;

@@ -21,6 +21,7 @@ use hawser_net::links::{LinkMonitor, OwnAddresses};
 use crate::args::UpArgs;
 use crate::client::kill_switch::openings;
 use crate::daemon::Daemon;
+use crate::daemon::proxy::agent::Agent;
 use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::by_name::ByName;
 use crate::daemon::proxy::captured::Capturing;
@@ -231,6 +232,7 @@ impl Serving<'_> {
         mut subject: ClientSubject,
         lans: Option<Lans>,
     ) -> anyhow::Result<()> {
+        let _agent = Agent::start(self.rules, self.links);
         let peering = self.peering(&subject.choice)?;
         let connection_rules = self.connection_rules.clone();
         let direct = Direct::start(

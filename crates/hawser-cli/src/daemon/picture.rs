@@ -175,6 +175,7 @@ fn why(link: Option<&LinkSnapshot>) -> Option<String> {
         Standing::Probing(Harm::RaisesDelay) => "kept readers waiting",
         Standing::Excluded(Exclusion::Reserve) => "kept as backup",
         Standing::Excluded(Exclusion::Allowance) => "its allowance is used up",
+        Standing::Excluded(Exclusion::Signal) => "its signal fades",
         Standing::Excluded(_) => "never used to send",
     };
     Some(why.to_owned())

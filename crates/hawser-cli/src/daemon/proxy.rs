@@ -1,5 +1,6 @@
 //! The client's end: links, gateway, rules and the director of `hawser up`.
 
+pub(crate) mod agent;
 pub(crate) mod by_gateway;
 pub(crate) mod by_name;
 pub(crate) mod captured;

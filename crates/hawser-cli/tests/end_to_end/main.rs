@@ -35,6 +35,7 @@ mod registration;
 mod router;
 mod rules;
 mod service;
+mod signals;
 mod silent_link;
 mod steering;
 mod telephones;

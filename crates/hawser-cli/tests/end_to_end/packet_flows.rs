@@ -9,7 +9,7 @@ use super::internet::{Internet, with_udp};
 use super::program::{Place, kernel_captures, until};
 
 /// The flow to the server's echo, as a daemon shows it.
-fn echoes(place: &Place, daemon: &str, protocol: &str) -> Option<Value> {
+pub(crate) fn echoes(place: &Place, daemon: &str, protocol: &str) -> Option<Value> {
     let status = place.status(daemon)?;
     let sessions = status["sessions"].as_array()?.iter();
     let mut flows = sessions
@@ -20,7 +20,7 @@ fn echoes(place: &Place, daemon: &str, protocol: &str) -> Option<Value> {
 }
 
 /// Bytes that each link has carried of a flow, in both directions.
-fn carried(flow: &Value, link: &str) -> u64 {
+pub(crate) fn carried(flow: &Value, link: &str) -> u64 {
     let links = flow["links"].as_array().into_iter().flatten();
     let own = links.filter(|it| it["link"] == link);
     let bytes =

@@ -213,16 +213,16 @@ fn said(place: &Place, arguments: &[&str]) -> Ended {
 }
 
 /// A client with two links and no gateway, and a server behind them.
-struct Stage {
-    place: Place,
-    up: Daemon,
+pub(crate) struct Stage {
+    pub(crate) place: Place,
+    pub(crate) up: Daemon,
     /// The program that connects.
     own: String,
     _neighbour: Neighbour,
 }
 
 /// Runs `body` where links can be made.
-fn told(name: &str, body: impl FnOnce(&Stage)) {
+pub(crate) fn told(name: &str, body: impl FnOnce(&Stage)) {
     in_namespace(name, || {
         let (place, neighbour) = (Place::new(), two_links());
         serve_echo(&neighbour);
@@ -241,13 +241,13 @@ fn told(name: &str, body: impl FnOnce(&Stage)) {
 
 impl Stage {
     /// What a command says, whose words are separated by blanks.
-    fn say(&self, line: &str) -> String {
+    pub(crate) fn say(&self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         said(&self.place, &words).out
     }
 
     /// The next connections, as `hawser why` tells of them.
-    fn next(&self, count: usize) -> Vec<Value> {
+    pub(crate) fn next(&self, count: usize) -> Vec<Value> {
         let proxy = self.up.listen(&self.place).unwrap().parse().unwrap();
         let open = run(connect_many(proxy, count, Duration::from_millis(10)));
         assert_eq!(open.len(), count, "{}", self.up.log());
@@ -259,14 +259,14 @@ impl Stage {
 }
 
 /// A client with two links, a gateway behind them, and a server beside it that echoes.
-struct Scene {
-    place: Place,
+pub(crate) struct Scene {
+    pub(crate) place: Place,
     _neighbour: Neighbour,
     _gateway: Daemon,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Place::new(), two_links(), None)
     }
 
@@ -281,7 +281,7 @@ impl Scene {
     }
 
     /// Over TCP channels: what an association sends twice is not counted by its session.
-    fn up(&self) -> Daemon {
+    pub(crate) fn up(&self) -> Daemon {
         let arguments = [
             "up",
             "--listen",
@@ -299,7 +299,7 @@ impl Scene {
         up
     }
 
-    fn set(&self, arguments: &[&str]) {
+    pub(crate) fn set(&self, arguments: &[&str]) {
         assert_eq!(said(&self.place, arguments).out, "");
     }
 
@@ -307,12 +307,12 @@ impl Scene {
         serde_json::from_str(&said(&self.place, &["policy", "--json"]).out).unwrap()
     }
 
-    fn session(&self) -> Value {
+    pub(crate) fn session(&self) -> Value {
         self.place.status("client").unwrap()["sessions"][0].clone()
     }
 
     /// The same session, as the gateway has it.
-    fn far_session(&self) -> Value {
+    pub(crate) fn far_session(&self) -> Value {
         self.place.status("gateway").unwrap()["sessions"][0].clone()
     }
 
@@ -332,7 +332,7 @@ impl Scene {
 }
 
 /// A known pattern that goes through the proxy to the server and back, at some 30 MB/s.
-struct Transfer {
+pub(crate) struct Transfer {
     is_over: Arc<AtomicBool>,
     received: Arc<AtomicU64>,
     writing: JoinHandle<u64>,
@@ -340,7 +340,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn begin(up: &Daemon, scene: &Scene) -> Self {
+    pub(crate) fn begin(up: &Daemon, scene: &Scene) -> Self {
         let mut stream = TcpStream::connect(up.listen(&scene.place).unwrap()).unwrap();
         // SOCKS5 to 10.99.0.1:7000.
         stream.write_all(&[5, 1, 0]).unwrap();
@@ -364,14 +364,14 @@ impl Transfer {
     }
 
     /// Waits until two more megabytes have come.
-    fn until_it_has_moved(&self, up: &Daemon) {
+    pub(crate) fn until_it_has_moved(&self, up: &Daemon) {
         let received = || self.received.load(Ordering::Relaxed);
         let enough = received() + 2_000_000;
         until("it goes on", || received() >= enough, || up.log());
     }
 
     /// All that was sent has come back.
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         let sent = self.writing.join().unwrap();
         self.reading.join().unwrap();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::figures::clock;
 use super::table::printable;
 use crate::{Change, Scheduled};
-use hawser_types::LinkUse;
+use hawser_types::{LinkUse, SignalState};
 
 // long: one arm for each kind of change.
 /// Returns a change in words, on one line.
@@ -32,6 +32,15 @@ pub fn render_change(change: &Change) -> String {
             "portal" => format!("another host on {link} answers in the name of destinations"),
             other => format!("{link} is {other}"),
         },
+        Change::LinkSignal {
+            link, to, strength, ..
+        } => {
+            let strength = strength.map_or_else(String::new, |it| format!(" ({it})"));
+            match to {
+                SignalState::Good => format!("the signal of {link} is good{strength}"),
+                to => format!("the signal of {link} is {to}{strength}: traffic leaves it"),
+            }
+        }
         Change::LinkUse { link, up, down } => format!("{link} is used: {}", usage(*up, *down)),
         Change::Allowance { link, limit } => match limit {
             Some(limit) => format!("the allowance of {link} is used up: {limit}"),

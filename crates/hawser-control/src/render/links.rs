@@ -27,6 +27,7 @@ pub fn render_links(snapshot: &StatusSnapshot, width: usize) -> String {
         let sum = format!("All links: up {up}, down {down}; gain {gain:.2}");
         lines.extend([String::new(), clip(&sum, width)]);
     }
+    lines.extend(ranking(snapshot).map(|line| clip(&printable(&line), width)));
     let told = snapshot.links.iter().filter_map(told);
     let mut told = told.map(|line| clip(&printable(&line), width)).peekable();
     if told.peek().is_some() {
@@ -37,10 +38,30 @@ pub fn render_links(snapshot: &StatusSnapshot, width: usize) -> String {
     lines.join("\n")
 }
 
-/// Says why a link is of no use that its user may count on, and since when.
+/// Says which links are the best, where there are several.
+fn ranking(snapshot: &StatusSnapshot) -> Option<String> {
+    let mut ranked: Vec<&LinkStatus> = snapshot.links.iter().collect();
+    ranked.retain(|link| link.rank.is_some());
+    ranked.sort_by_key(|link| link.rank);
+    let name = |link: &&LinkStatus| match link.signal {
+        Some(signal) => format!("{} ({})", link.name, signal.strength),
+        None => link.name.clone(),
+    };
+    let names: Vec<_> = ranked.iter().map(name).collect();
+    (names.len() > 1).then(|| format!("Best first: {}", names.join(", ")))
+}
+
+/// Says why a link is of no use that its user may count on, and since when; or that traffic has
+/// left it.
 fn told(link: &LinkStatus) -> Option<String> {
-    let is_told = !matches!(link.state, LinkState::Up | LinkState::Unused);
-    is_told.then(|| format!("{} is {}", link.name, link.told_state()))
+    match link.state {
+        LinkState::Unused => None,
+        LinkState::Up => {
+            let warning = link.signal?.warning()?;
+            Some(format!("{}: {warning}", link.name))
+        }
+        _ => Some(format!("{} is {}", link.name, link.told_state())),
+    }
 }
 
 impl LinkStatus {
@@ -86,8 +107,8 @@ mod tests {
     use hawser_types::Rate;
 
     use super::*;
-    use crate::{LinkAllowed, LinkTraffic};
-    use hawser_types::LinkUse;
+    use crate::{LinkAllowed, LinkTraffic, SignalSource, SignalStatus};
+    use hawser_types::{LinkUse, Radio, SignalState, SignalStrength};
 
     fn link(name: &str, megabits: u64) -> LinkStatus {
         LinkStatus {
@@ -128,6 +149,39 @@ All links: up 0 bit/s, down 50.00 Mbit/s; gain 1.67
     }
 
     #[test]
+    fn links_are_named_by_their_rank_with_their_signals() {
+        let with = |name, rank, dbm: Option<i16>| LinkStatus {
+            rank,
+            signal: dbm.map(|dbm| SignalStatus {
+                strength: SignalStrength::new(dbm).unwrap(),
+                radio: Radio::WiFi,
+                state: SignalState::Good,
+                source: SignalSource::Kernel,
+                leave_below: SignalStrength::MIN,
+            }),
+            ..link(name, 0)
+        };
+        let (dsl, wlan) = (
+            with("dsl", Some(2), None),
+            with("wlan0", Some(1), Some(-60)),
+        );
+        let snapshot = StatusSnapshot {
+            links: vec![with("lo", None, None), dsl.clone(), wlan],
+            ..StatusSnapshot::default()
+        };
+        let shown = render_links(&snapshot, 79);
+        assert!(
+            shown.contains("\nBest first: wlan0 (-60dBm), dsl\n"),
+            "{shown}"
+        );
+        let snapshot = StatusSnapshot {
+            links: vec![dsl],
+            ..StatusSnapshot::default()
+        };
+        assert!(!render_links(&snapshot, 79).contains("Best first"));
+    }
+
+    #[test]
     fn a_link_of_no_use_is_told_of_with_its_time_and_reason() {
         let mut dsl = link("dsl", 0);
         dsl.state = LinkState::Silent;
@@ -141,5 +195,39 @@ All links: up 0 bit/s, down 50.00 Mbit/s; gain 1.67
         let shown = render_links(&snapshot, 79);
         let told = "\ndsl is silent since 14:03:22.5 UTC (12s): no answer\n";
         assert!(shown.contains(told), "{shown}");
+    }
+
+    #[test]
+    fn a_link_that_traffic_has_left_is_told_of_with_its_signal() {
+        let mut wlan = link("wlan0", 0);
+        let strength = SignalStrength::new(-83).unwrap();
+        let mut signal = SignalStatus {
+            strength,
+            radio: Radio::WiFi,
+            state: SignalState::Good,
+            source: SignalSource::Kernel,
+            leave_below: strength,
+        };
+        for (state, expected) in [
+            (SignalState::Good, None),
+            (
+                SignalState::Fading,
+                Some("\nwlan0: its signal fades (-83dBm)\n"),
+            ),
+            (
+                SignalState::Lost,
+                Some("\nwlan0: its signal is lost (-83dBm)\n"),
+            ),
+        ] {
+            signal.state = state;
+            wlan.signal = Some(signal);
+            let snapshot = StatusSnapshot {
+                links: vec![wlan.clone()],
+                ..StatusSnapshot::default()
+            };
+            let shown = render_links(&snapshot, 79);
+            let told = shown.contains(expected.unwrap_or("its signal"));
+            assert_eq!(told, expected.is_some(), "{shown}");
+        }
     }
 }

@@ -462,6 +462,7 @@ mod tests {
                     down: Rate::from_bits_per_second(104_250_000),
                     ..LinkTraffic::default()
                 },
+                ..LinkStatus::default()
             }],
             session_count: 1,
             all_sessions: AllSessions::default(),

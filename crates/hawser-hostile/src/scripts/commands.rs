@@ -138,6 +138,7 @@ fn hello() -> Command {
         takes_datagrams: false,
         ends_halves: false,
         follows_scheduler: false,
+        knows_signals: false,
         link: 3,
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hawser_control::{LinkAllowed, LinkState, LinkStatus, PlacingStatus, StatusSnapshot};
-use hawser_types::{ByteCount, LinkUse};
+use hawser_types::{ByteCount, LinkUse, SignalState};
 
 use super::text::{Family, Label, Text, Value};
 
@@ -35,6 +35,7 @@ pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
     });
     links.traffic(text);
     links.uses(text);
+    links.signals(text);
     links.month(text);
     links.placing(text);
     links.estimates(text);
@@ -114,6 +115,26 @@ impl<'a> Shown<'a> {
             for (direction, usage) in [("up", allowed.up), ("down", allowed.down)] {
                 let labels = [link.label(), ("direction", direction)];
                 family.put_state(&labels, "use", LinkUse::ALL, &usage);
+            }
+        }
+    }
+
+    /// Writes what signals say, and the order of links that comes of it and the rest.
+    fn signals(&self, text: &mut Text) {
+        let strength = "Strength of a link's signal; absent where it is unknown.";
+        let strength = text.gauge("hawser_link_signal_dbm", strength);
+        self.put(strength, |link| {
+            let dbm = link.status.signal?.strength.dbm();
+            Some(Value::Real(dbm.into()))
+        });
+        let rank = "A link's place among those that may be used; the best has 1.";
+        let rank = text.gauge("hawser_link_rank", rank);
+        self.put(rank, |link| link.status.rank);
+        let state = "1 for what a link's signal says: traffic leaves a link that is not good.";
+        let mut state = text.gauge("hawser_link_signal_state", state);
+        for link in &self.list {
+            if let Some(signal) = link.status.signal {
+                state.put_state(&[link.label()], "state", SignalState::ALL, &signal.state);
             }
         }
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use hawser_control::{
     ChannelState, ChannelStatus, ConnectionsStatus, GatewayStatus, LinkAllowed, LinkState,
     LinkStatus, LinkTraffic, MemoryStatus, PathState, PathStatus, PlacingStatus, SessionState,
-    SessionStatus, StatusSnapshot,
+    SessionStatus, SignalSource, SignalStatus, StatusSnapshot,
 };
-use hawser_types::{ByteCount, LinkIndex, LinkUse, Rate};
+use hawser_types::{ByteCount, LinkIndex, LinkUse, Radio, Rate, SignalState, SignalStrength};
 
 /// Two links that carry, one with an allowance; a gateway; sessions; counters.
 pub(crate) fn rich() -> StatusSnapshot {
@@ -26,6 +26,8 @@ pub(crate) fn rich() -> StatusSnapshot {
         links: vec![
             LinkStatus {
                 allowed: Some(allowed()),
+                signal: Some(signal()),
+                rank: Some(1),
                 ..link("wwan0", 3)
             },
             link("wlan0", 2),
@@ -42,6 +44,16 @@ pub(crate) fn rich() -> StatusSnapshot {
             limit_bytes: None,
         },
         ..StatusSnapshot::default()
+    }
+}
+
+fn signal() -> SignalStatus {
+    SignalStatus {
+        strength: SignalStrength::new(-97).unwrap(),
+        radio: Radio::Lte,
+        state: SignalState::Good,
+        source: SignalSource::Modem,
+        leave_below: SignalStrength::new(-118).unwrap(),
     }
 }
 

@@ -29,4 +29,6 @@ pub enum Exclusion {
     Reserve,
     /// Its allowance of this month is used up.
     Allowance,
+    /// Its signal fades.
+    Signal,
 }

@@ -9,7 +9,8 @@ impl Paths {
     /// a packet now.
     ///
     /// These are the selected paths that answer; if there are none, all paths that answer; then
-    /// those in reserve; then inactive ones, since a path returns only if something is sent on it.
+    /// those in reserve, and after them those whose signal fades; then inactive ones, since a path
+    /// returns only if something is sent on it.
     /// A forbidden path never carries data.
     pub(crate) fn views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) -> &[PathView] {
         self.make_views(now, ready);
@@ -68,16 +69,17 @@ impl Paths {
 }
 
 /// Returns a path's rank, the lowest of which carry data; `None` when it never may.
-fn rank(path: &Path) -> Option<(u8, bool)> {
+fn rank(path: &Path) -> Option<(u8, u8)> {
+    // A preferred path is no reason to leave the others without a view.
     let reserve = match path.rules.up {
-        Permission::Preferred | Permission::Allowed => false,
-        Permission::Reserve(_) => true,
+        Permission::Preferred | Permission::Allowed => 0,
+        reserve @ Permission::Reserve(_) => reserve.rank(),
         Permission::Forbidden(_) => return None,
     };
     match path.state {
-        PathState::Active if reserve => Some((2, false)),
-        PathState::Active if path.selected => Some((0, false)),
-        PathState::Active => Some((1, false)),
+        PathState::Active if reserve > 0 => Some((2, reserve)),
+        PathState::Active if path.selected => Some((0, 0)),
+        PathState::Active => Some((1, 0)),
         PathState::Inactive => Some((3, reserve)),
         PathState::Unconfirmed => None,
     }

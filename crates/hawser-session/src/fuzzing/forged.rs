@@ -138,6 +138,7 @@ fn command(kind: u8, script: &mut Script<'_>) -> Command {
             takes_datagrams: code & 2 != 0,
             ends_halves: code & 4 != 0,
             follows_scheduler: code & 8 != 0,
+            knows_signals: code & 16 != 0,
             link: u32::from(script.byte()),
         }),
         1 => Command::Grant(Grant {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hawser_sched::rules::LinkRules;
-use hawser_types::{LinkIndex, Permission};
+use hawser_types::{LimitedBy, LinkIndex, Permission};
 use hawser_wire::{LinkRulesEntry, MAX_LINK_RULES};
 use smallvec::SmallVec;
 
@@ -17,28 +17,37 @@ use crate::send_rules::{SendRules, for_gateway};
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     by_link: BTreeMap<LinkIndex, SendRules>,
-    /// What the gateway was told of its direction.
+    /// The rules for the gateway's direction.
+    for_gateway: Vec<LinkRulesEntry>,
+    /// What the gateway was told of them.
     told: Vec<LinkRulesEntry>,
 }
 
 impl Rules {
-    /// Takes the user's rules in place of those before. Returns what the gateway has to be told, if
-    /// that has changed.
-    pub(super) fn set(
-        &mut self,
-        rules: &BTreeMap<LinkIndex, LinkRules>,
-    ) -> Option<Vec<LinkRulesEntry>> {
+    /// Takes the user's rules in place of those before.
+    pub(super) fn set(&mut self, rules: &BTreeMap<LinkIndex, LinkRules>) {
         let up = rules
             .iter()
             .map(|(link, rules)| (*link, SendRules::from(rules)));
         self.by_link = up.collect();
         let down = rules.iter().map(|(link, rules)| for_gateway(*link, rules));
-        let down: Vec<_> = down.take(MAX_LINK_RULES).collect();
-        if self.told == down {
+        self.for_gateway = down.take(MAX_LINK_RULES).collect();
+    }
+
+    /// Returns what the gateway has to be told, if it has not heard that. One that does not know
+    /// of signals hears of a reserve.
+    pub(super) fn take_news(&mut self, knows_signals: bool) -> Option<Vec<LinkRulesEntry>> {
+        let mut news = self.for_gateway.clone();
+        for entry in news.iter_mut().filter(|_| !knows_signals) {
+            if entry.permission == Permission::Reserve(LimitedBy::Signal) {
+                entry.permission = Permission::Reserve(LimitedBy::Choice);
+            }
+        }
+        if self.told == news {
             return None;
         }
-        self.told.clone_from(&down);
-        Some(down)
+        self.told.clone_from(&news);
+        Some(news)
     }
 
     /// Takes what the client tells of its user's rules, in place of what it told before.
@@ -78,4 +87,28 @@ pub(super) fn living_permissions(channels: &Channels) -> SmallVec<[Permission; 8
     living
         .map(|channel| channel.standing().rules().permission())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_knows_no_signals_is_told_of_a_reserve() {
+        let link = LinkIndex::new(7);
+        let mut rules = Rules::default();
+        rules.set(&BTreeMap::from([(
+            link,
+            LinkRules::default().while_fading(),
+        )]));
+        let mut told = |knows_signals| {
+            let news = rules.take_news(knows_signals)?;
+            Some(news[0].permission)
+        };
+        assert_eq!(told(false), Some(Permission::Reserve(LimitedBy::Choice)));
+        assert_eq!(told(false), None, "it has heard that");
+        // Its hello has come.
+        assert_eq!(told(true), Some(Permission::Reserve(LimitedBy::Signal)));
+        assert_eq!(told(true), None);
+    }
 }

@@ -114,6 +114,7 @@ impl Session {
             takes_datagrams: true,
             ends_halves: true,
             follows_scheduler: self.follows_scheduler(),
+            knows_signals: self.side == Side::Gateway,
             link,
         });
     }
@@ -202,6 +203,7 @@ impl Session {
         taken.map_err(PeerFault::Misbehaved)?;
         self.streams.set_allowed_by_peer(hello.max_streams);
         self.tell_scheduler();
+        self.tell_rules();
         self.tell_ended_before_hello(now);
         if self.side == Side::Gateway
             && let Some(first) = self.channels.get_mut(ChannelId::new(0))

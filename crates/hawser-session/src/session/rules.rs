@@ -18,12 +18,20 @@ impl Session {
     /// link which may not be used any more goes elsewhere. For clients, which tell their gateway
     /// the rules for its direction, of at most 64 links.
     pub fn set_rules(&mut self, now: Instant, rules: &BTreeMap<LinkIndex, LinkRules>) {
-        let told = self.links.set_rules(rules, &mut self.channels);
+        self.links.set_rules(rules, &mut self.channels);
         self.events.push(Event::RulesChanged);
-        if let Some(told) = told.filter(|_| self.side == Side::Client) {
-            self.command(&Command::LinkRules(told));
-        }
+        self.tell_rules();
         self.schedule(now);
+    }
+
+    /// Tells the gateway the rules for its direction, if it has not heard them.
+    pub(super) fn tell_rules(&mut self) {
+        if self.side == Side::Client {
+            let knows_signals = self.commands.peer_knows_signals();
+            if let Some(news) = self.links.take_rule_news(knows_signals) {
+                self.command(&Command::LinkRules(news));
+            }
+        }
     }
 
     /// Returns the user's rules for what this side sends, for choosers of paths; links that are not

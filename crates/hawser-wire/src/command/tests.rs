@@ -11,6 +11,7 @@ fn examples() -> Vec<Command> {
             takes_datagrams: false,
             ends_halves: true,
             follows_scheduler: false,
+            knows_signals: false,
             link: 7,
         }),
         Command::Grant(Grant {
@@ -103,6 +104,7 @@ fn a_hello_with_fields_of_a_later_version_is_understood() {
         takes_datagrams: true,
         ends_halves: true,
         follows_scheduler: true,
+        knows_signals: true,
         link: 3,
     };
     assert_eq!(decoder.next_command(), Ok(Some(Command::Hello(hello))));

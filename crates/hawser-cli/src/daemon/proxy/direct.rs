@@ -219,10 +219,13 @@ impl Books {
 
 async fn keep(books: Books) {
     let mut ticks = tokio::time::interval(WRITE_EVERY);
+    let mut changes = books.rules.changes();
     loop {
-        ticks.tick().await;
-        books.write().await;
-        // An allowance may be used up by now.
+        tokio::select! {
+            _ = ticks.tick() => books.write().await,
+            _ = changes.changed() => {}
+        }
+        // An allowance may be used up by now, or a signal fade.
         books.director.set_link_rules(books.rules.for_director());
     }
 }

@@ -1,7 +1,8 @@
-//! The user's rules for links: what the configuration says of them, what was changed since, and
-//! what the links have used of their allowances.
+//! The user's rules for links: what the configuration says of them, what was changed since, what
+//! the links have used of their allowances, and which of them are left since their signal fades.
 
 mod change;
+mod signals;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -9,24 +10,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hawser_config::Config;
-use hawser_control::LinkAllowed;
+use hawser_control::{LinkAllowed, SignalStatus};
 use hawser_director::AllLinkRules;
 use hawser_net::client::Client;
+use hawser_net::clock;
+use hawser_net::links::Link;
 use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
 use hawser_sched::rules::{AtLimit, Date, LinkRules, Rule};
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, Instant};
 use hawser_usage::UsageDatabase;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::daemon::proxy::links::Links;
 pub(crate) use change::CheckedChange;
+pub(crate) use signals::Reading;
+use signals::Signals;
 use usage::{Accounts, ByteTotals};
 
 /// The rules in force, by the names of links, and the accounts that go with them.
 #[derive(Debug)]
 pub(crate) struct LinkRuleStore {
     inner: Mutex<Inner>,
+    /// Sent to when the rules or signals may be others.
+    changed: watch::Sender<()>,
     /// None when it can't be used: then the accounts begin anew with each run.
     ledger: Option<SharedLedger>,
 }
@@ -41,6 +49,7 @@ struct Inner {
     accounts: Accounts,
     /// By the names of links, what connections over one link each have moved.
     connections: ByteTotals<String>,
+    signals: Signals,
 }
 
 impl LinkRuleStore {
@@ -56,6 +65,7 @@ impl LinkRuleStore {
         }
         Arc::new(Self {
             inner: Mutex::new(inner),
+            changed: watch::Sender::new(()),
             ledger: ledger.map(|ledger| Arc::new(Mutex::new(ledger))),
         })
     }
@@ -78,6 +88,7 @@ impl LinkRuleStore {
         AllLinkRules {
             by_name: inner.in_force(today()),
             metered: metered.map(|(name, _)| name.clone()).collect(),
+            weak: inner.signals.weak(),
         }
     }
 
@@ -99,8 +110,45 @@ impl LinkRuleStore {
         self.lock().allowed(name, today())
     }
 
+    /// Takes in what a source says of a link's signal. What follows from it holds at once.
+    pub(crate) fn handle_signal(&self, link: &str, reading: Reading) {
+        self.change_signals(|signals, now| signals.handle_reading(now, link, reading));
+    }
+
+    /// Takes note that a signal may have been well for long enough by now.
+    pub(crate) fn handle_signal_timeout(&self) {
+        self.change_signals(Signals::handle_timeout);
+    }
+
+    /// Forgets the signals of links that are not among these, or have no carrier.
+    pub(crate) fn keep_signals(&self, links: &[Link]) {
+        let is_up = |name: &str| links.iter().any(|link| link.name == name && link.up);
+        self.change_signals(|signals, _| signals.retain(is_up));
+    }
+
+    /// Returns when to call [`Self::handle_signal_timeout`]; `None` means not before something
+    /// changes.
+    pub(crate) fn signal_timeout(&self) -> Option<Instant> {
+        self.lock().signals.poll_timeout()
+    }
+
+    /// Returns what is known of a link's signal.
+    pub(crate) fn signal(&self, link: &str) -> Option<SignalStatus> {
+        self.lock().signals.status(link)
+    }
+
+    /// Returns a receiver that is told when rules or signals may be others.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn change_signals(&self, change: impl FnOnce(&mut Signals, Instant)) {
+        change(&mut self.lock().signals, clock::now());
+        self.changed.send_replace(());
+    }
+
     /// Keeps a client to the rules for as long as it lives: counts what goes over each link, and
-    /// tells the client when an allowance is used up or a month begins.
+    /// tells the client when an allowance is used up, a month begins or a signal fades.
     pub(crate) fn keep(self: &Arc<Self>, client: &Arc<Client>, links: &Links) -> Keeping {
         let counted = Arc::new(Mutex::new(Counted::default()));
         let watched =
@@ -119,15 +167,22 @@ impl LinkRuleStore {
         links: Links,
         counted: Arc<Mutex<Counted>>,
     ) {
-        let mut ticks = tokio::time::interval(COUNT_EVERY);
-        for tick in 1_u64.. {
-            ticks.tick().await;
+        let (mut ticks, mut changes) = (tokio::time::interval(COUNT_EVERY), self.changes());
+        let mut counts: u64 = 0;
+        loop {
+            let is_due = tokio::select! {
+                _ = ticks.tick() => true,
+                _ = changes.changed() => false,
+            };
             let Some(client) = client.upgrade() else {
                 return;
             };
-            self.count(&client, &links, &counted);
+            if is_due {
+                self.count(&client, &links, &counted);
+            }
             client.set_rules(self.in_force());
-            if tick.is_multiple_of(WRITE_EVERY) {
+            counts += u64::from(is_due);
+            if is_due && counts.is_multiple_of(WRITE_EVERY) {
                 self.write().await;
             }
         }
@@ -245,10 +300,14 @@ impl Inner {
     fn of(config: &Config) -> Self {
         let links = config.links.iter();
         let rules = links.clone().map(|link| (link.name.clone(), link.rule));
-        let currencies = links.map(|link| (link.name.clone(), link.currency.clone()));
+        let currencies = links
+            .clone()
+            .map(|link| (link.name.clone(), link.currency.clone()));
+        let leave_below = links.filter_map(|link| Some((link.name.clone(), link.leave_below?)));
         Self {
             rules: rules.collect(),
             currencies: currencies.collect(),
+            signals: Signals::new(leave_below.collect()),
             ..Self::default()
         }
     }
@@ -269,7 +328,12 @@ impl Inner {
             let usage = self.accounts.usage(name, today, self.reset_day(name));
             (name.clone(), rule.link_rules(&usage, today))
         };
-        self.rules.iter().map(rules).collect()
+        let mut all: BTreeMap<_, _> = self.rules.iter().map(rules).collect();
+        for link in self.signals.fading() {
+            let rules = all.entry(link.to_owned()).or_default();
+            *rules = rules.while_fading();
+        }
+        all
     }
 
     fn allowed(&self, name: &str, today: Date) -> Option<LinkAllowed> {

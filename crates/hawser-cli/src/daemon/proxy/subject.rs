@@ -196,8 +196,13 @@ impl Subject for ClientSubject {
         let gateway = self.client.as_ref().and_then(Weak::upgrade);
         let is_near = gateway.is_some_and(|client| client.is_local());
         let mut list = link_list(&self.links.borrow(), &self.wanted, is_near);
+        let director = self.director.as_ref();
+        let ranking = director.map(|it| it.report().ranking()).unwrap_or_default();
         for link in &mut list {
+            let place = ranking.iter().position(|index| *index == link.index);
+            link.rank = place.map(|place| place as u64 + 1);
             link.allowed = self.rules.allowed(&link.name);
+            link.signal = self.rules.signal(&link.name);
         }
         list
     }

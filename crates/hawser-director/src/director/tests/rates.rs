@@ -1,6 +1,7 @@
 use hawser_path::{KnownLink, LinkKey};
 use hawser_sched::connection::ConnectionPolicy;
-use hawser_types::{DefaultRoute, Rate};
+use hawser_sched::rules::LinkRules;
+use hawser_types::{DefaultRoute, LimitedBy, Permission, Rate};
 
 use super::super::*;
 use super::{by, connect};
@@ -103,4 +104,63 @@ fn a_link_in_another_network_is_another_link_and_one_without_routes_the_same() {
         }],
     );
     assert_eq!(counts_for(&director), [10_000]);
+}
+
+fn ranking(director: &Rig) -> Vec<LinkIndex> {
+    director.report().ranking()
+}
+
+#[test]
+fn links_are_ranked_by_rules_and_signal_then_rate_then_price() {
+    let director = director(&["a", "b", "c"], &[("c", "192.0.2.1")]);
+    let order = |names: [&str; 3]| names.map(index).to_vec();
+    assert_eq!(
+        ranking(&director),
+        order(["c", "a", "b"]),
+        "the system's own first"
+    );
+    let price = LinkRules {
+        price: 2.0,
+        ..LinkRules::default()
+    };
+    let mut rules = AllLinkRules {
+        by_name: BTreeMap::from([("a".to_owned(), price)]),
+        ..AllLinkRules::default()
+    };
+    director.set_link_rules(rules.clone());
+    assert_eq!(
+        ranking(&director),
+        order(["c", "b", "a"]),
+        "as quick, and cheaper"
+    );
+    measure(&director, "a", 5_000_000);
+    assert_eq!(ranking(&director), order(["a", "b", "c"]), "the quickest");
+    let fading = |rules: LinkRules| rules.while_fading();
+    rules.by_name.insert("a".to_owned(), fading(price));
+    director.set_link_rules(rules.clone());
+    assert_eq!(ranking(&director), order(["b", "c", "a"]), "about to go");
+    let never = Permission::Forbidden(LimitedBy::Choice);
+    let never = LinkRules {
+        up: never,
+        down: never,
+        ..LinkRules::default()
+    };
+    rules.by_name.insert("b".to_owned(), never);
+    director.set_link_rules(rules);
+    assert_eq!(ranking(&director), [index("c"), index("a")]);
+}
+
+#[test]
+fn a_weak_signal_halves_what_is_supposed_and_nothing_that_is_known() {
+    let director = director(&["a", "b"], &[("b", "192.0.2.1")]);
+    let weak = |names: &[&str]| AllLinkRules {
+        weak: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..AllLinkRules::default()
+    };
+    director.set_link_rules(weak(&["b"]));
+    assert_eq!(counts_for(&director), [5_555, 5_000]);
+    director.set_link_rules(weak(&["a", "b"]));
+    assert_eq!(counts_for(&director), [2_777, 5_000]);
+    measure(&director, "a", 5_000_000);
+    assert_eq!(counts_for(&director)[0], 40_000);
 }

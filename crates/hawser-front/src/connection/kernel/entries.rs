@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use hawser_capture::LinkEntry;
-use hawser_director::{DirectorReport, Health, LinkReport, rank};
+use hawser_director::{DirectorReport, Health, LinkReport};
 use hawser_types::LinkIndex;
 
 pub(super) fn index(link: &LinkReport) -> LinkIndex {
@@ -20,18 +20,18 @@ pub(super) fn entries(report: &DirectorReport) -> Vec<LinkEntry> {
         let is_left = if remote.is_ipv6() { vpn6 } else { vpn4 };
         !is_left
             && link.health == Health::Sound
-            && rank(link.permission) < FORBIDDEN
+            && !link.permission.is_forbidden()
             && link.link.has_default_route(remote)
             && link.link.source_address(remote).is_some()
     };
     let best = |remote: IpAddr| {
         let leading = links.iter().filter(|link| leads(link, remote));
-        leading.map(|link| rank(link.permission)).min()
+        leading.map(|link| link.permission.rank()).min()
     };
     let [best4, best6] = ANYWHERE.map(best);
     let entry = |link: &LinkReport| {
         let [to4, to6] = ANYWHERE;
-        let rank = Some(rank(link.permission));
+        let rank = Some(link.permission.rank());
         let (ipv4, ipv6) = (
             leads(link, to4) && rank == best4,
             leads(link, to6) && rank == best6,
@@ -51,8 +51,6 @@ pub(super) fn entries(report: &DirectorReport) -> Vec<LinkEntry> {
     links.iter().map(entry).collect()
 }
 
-/// The rank of links that are not to be used.
-const FORBIDDEN: u8 = 3;
 /// Addresses for documentation, which no network has.
 const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),

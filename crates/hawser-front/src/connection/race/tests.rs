@@ -381,7 +381,7 @@ async fn a_link_in_reserve_is_tried_late_and_a_forbidden_one_never() {
     ];
     bench.director.set_link_rules(AllLinkRules {
         by_name: rules.into(),
-        metered: Vec::new(),
+        ..AllLinkRules::default()
     });
     assert_eq!(bench.dial(PLACE).await, Ok(on("b", 1020)));
     bench.set_links(&["c"]);
@@ -411,7 +411,7 @@ fn never(names: &[&str]) -> AllLinkRules {
             .iter()
             .map(|name| ((*name).to_owned(), forbidden))
             .collect(),
-        metered: Vec::new(),
+        ..AllLinkRules::default()
     }
 }
 

@@ -168,6 +168,8 @@ pub(super) fn link(name: &str, index: u32, up: u64, down: u64) -> LinkStatus {
         reason: None,
         since_unix_ms: None,
         state_age: None,
+        rank: None,
+        signal: None,
         allowed: Some(LinkAllowed {
             up: LinkUse::Normal,
             down: LinkUse::Normal,

@@ -135,6 +135,7 @@ fn hello(ends_halves: bool) -> Command {
         takes_datagrams: false,
         ends_halves,
         follows_scheduler: false,
+        knows_signals: false,
         link: 1,
     })
 }

@@ -20,6 +20,7 @@ pub(super) const HELLO: Command = Command::Hello(Hello {
     takes_datagrams: false,
     ends_halves: false,
     follows_scheduler: false,
+    knows_signals: false,
     link: 1,
 });
 

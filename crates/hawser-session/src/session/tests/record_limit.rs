@@ -106,6 +106,7 @@ impl World {
             takes_datagrams: true,
             ends_halves: true,
             follows_scheduler: false,
+            knows_signals: false,
             max_streams: 10_000,
             ..hello
         })

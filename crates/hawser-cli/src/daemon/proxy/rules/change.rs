@@ -1,12 +1,12 @@
 //! Changes of a link's rules while a daemon runs.
 
 use hawser_config::{Config, ConfigError};
-use hawser_control::LinkChange;
+use hawser_control::{LinkChange, SignalSource};
 use hawser_sched::rules::{Allowance, AtLimit};
-use hawser_types::{ByteCount, LinkUse};
+use hawser_types::{ByteCount, LinkUse, Radio, SignalStrength};
 use toml_edit::{Table, Value, value};
 
-use super::LinkRuleStore;
+use super::{LinkRuleStore, Reading};
 use crate::daemon::refusal::Refused;
 
 /// A [`LinkChange`] that makes sense.
@@ -20,6 +20,8 @@ pub(crate) struct CheckedChange {
     price: Option<(f64, String)>,
     /// Within: none, as much as wanted.
     allowance: Option<Option<ByteCount>>,
+    /// Within: none, as the radio says.
+    pub(crate) signal: Option<Option<SignalStrength>>,
     /// The keys of a `[[link]]` that say it, but for `use`, `up` and `down`; those without a value
     /// go.
     pub(crate) keys: Vec<(&'static str, Option<Value>)>,
@@ -52,13 +54,18 @@ impl CheckedChange {
                 .as_ref()
                 .map(|_| (read.rule.price, read.currency.clone())),
             allowance: change.allowance.as_ref().map(|_| allowance),
+            signal: signal(change)?,
             keys,
         })
     }
 
     /// Returns whether it says nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.up.is_none() && self.down.is_none() && self.keys.is_empty()
+        !self.is_rule() && self.signal.is_none()
+    }
+
+    fn is_rule(&self) -> bool {
+        self.up.is_some() || self.down.is_some() || !self.keys.is_empty()
     }
 }
 
@@ -93,6 +100,17 @@ impl LinkRuleStore {
 
     /// Uses a link otherwise from now on.
     pub(crate) fn apply(&self, change: &CheckedChange) {
+        if let Some(strength) = change.signal {
+            let reading = Reading {
+                source: SignalSource::User,
+                radio: Radio::default(),
+                strength,
+            };
+            self.handle_signal(&change.name, reading);
+        }
+        if !change.is_rule() {
+            return;
+        }
         let mut inner = self.lock();
         let rule = inner.rules.entry(change.name.clone()).or_default();
         rule.up = change.up.unwrap_or(rule.up);
@@ -112,6 +130,23 @@ impl LinkRuleStore {
                 .currencies
                 .insert(change.name.clone(), currency.clone());
         }
+    }
+}
+
+fn signal(change: &LinkChange) -> Result<Option<Option<SignalStrength>>, Refused> {
+    let value = |key: &str, got: &str, allowed: &str| Refused::Value {
+        key: key.to_owned(),
+        got: got.to_owned(),
+        allowed: allowed.to_owned(),
+    };
+    match change.signal.as_deref() {
+        None => Ok(None),
+        Some(_) if change.save => Err(value("save", "true", "false, since signals are not saved")),
+        Some(NO_SIGNAL) => Ok(Some(None)),
+        Some(text) => match text.parse() {
+            Ok(strength) => Ok(Some(Some(strength))),
+            Err(_) => Err(value("signal", text, "-160dBm to 0dBm, or off")),
+        },
     }
 }
 
@@ -157,6 +192,8 @@ fn refused(error: ConfigError) -> Refused {
     }
 }
 
+/// The word for a signal that is withdrawn.
+const NO_SIGNAL: &str = "off";
 /// The word for no allowance.
 const UNLIMITED: &str = "none";
 const ALLOWANCE: [&str; 3] = ["allowance", "reset-day", "at-limit"];

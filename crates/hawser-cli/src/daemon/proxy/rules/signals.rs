@@ -1,0 +1,190 @@
+//! The signals of links, from whoever tells them, and which links are to be left for them.
+
+use std::collections::BTreeMap;
+
+use hawser_control::{SignalSource, SignalStatus};
+use hawser_sched::signal::{SignalJudge, SignalThresholds};
+use hawser_types::{Instant, Radio, SignalState, SignalStrength};
+
+/// What a source says of a link's signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) source: SignalSource,
+    pub(crate) radio: Radio,
+    /// None: the source knows nothing of it any more.
+    pub(crate) strength: Option<SignalStrength>,
+}
+
+/// The signals of all links, by their names.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    links: BTreeMap<String, LinkSignal>,
+    /// Where the user wants links to be left.
+    leave_below: BTreeMap<String, SignalStrength>,
+}
+
+#[derive(Debug)]
+struct LinkSignal {
+    judge: SignalJudge,
+    source: SignalSource,
+    radio: Radio,
+}
+
+impl Signals {
+    /// `leave_below`: where the user wants links to be left, by their names.
+    pub(super) fn new(leave_below: BTreeMap<String, SignalStrength>) -> Self {
+        Self {
+            links: BTreeMap::new(),
+            leave_below,
+        }
+    }
+
+    /// Takes in what a source says. What the user says goes before what the radio says, until the
+    /// user takes it back or the link loses its carrier.
+    pub(super) fn handle_reading(&mut self, now: Instant, link: &str, reading: Reading) {
+        let by_user = |it: &LinkSignal| it.source == SignalSource::User;
+        let known = self.links.get(link);
+        if reading.source != SignalSource::User && known.is_some_and(by_user) {
+            return;
+        }
+        let Some(strength) = reading.strength else {
+            if known.is_some_and(|known| known.source == reading.source) {
+                self.links.remove(link);
+            }
+            return;
+        };
+        if known.is_none() && self.links.len() >= MAX_LINKS {
+            return;
+        }
+        let leave = self.leave_below.get(link).copied();
+        let by_radio = SignalThresholds::of(reading.radio);
+        let thresholds = leave.map_or(by_radio, SignalThresholds::leaving_below);
+        let signal = self.links.entry(link.to_owned());
+        let signal = signal.or_insert_with(|| LinkSignal {
+            judge: SignalJudge::new(thresholds),
+            source: reading.source,
+            radio: reading.radio,
+        });
+        // Strengths of another radio, or of someone else, continue no trend.
+        if (signal.source, signal.radio) != (reading.source, reading.radio) {
+            (signal.source, signal.radio) = (reading.source, reading.radio);
+            signal.judge = SignalJudge::new(thresholds);
+        }
+        signal.judge.handle_reading(now, strength);
+    }
+
+    /// Takes note of the time.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        for signal in self.links.values_mut() {
+            signal.judge.handle_timeout(now);
+        }
+    }
+
+    /// Returns when to call [`Self::handle_timeout`].
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let all = self.links.values();
+        all.filter_map(|signal| signal.judge.poll_timeout()).min()
+    }
+
+    /// Forgets the signals of all links but those of which this is true.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.links.retain(|link, _| is_kept(link));
+    }
+
+    /// Returns the links that are to be left.
+    pub(super) fn fading(&self) -> impl Iterator<Item = &str> {
+        let all = self.links.iter();
+        all.filter(|(_, signal)| signal.judge.state() != SignalState::Good)
+            .map(|(link, _)| link.as_str())
+    }
+
+    /// Returns the links whose signal is weak.
+    pub(super) fn weak(&self) -> Vec<String> {
+        let weak = self.links.iter().filter(|(_, it)| it.judge.is_weak());
+        weak.map(|(link, _)| link.clone()).collect()
+    }
+
+    /// Returns what is known of a link's signal.
+    pub(super) fn status(&self, link: &str) -> Option<SignalStatus> {
+        let signal = self.links.get(link)?;
+        Some(SignalStatus {
+            strength: signal.judge.strength()?,
+            radio: signal.radio,
+            state: signal.judge.state(),
+            source: signal.source,
+            leave_below: signal.judge.thresholds().leave,
+        })
+    }
+}
+
+/// Interfaces come and go under ever new names.
+const MAX_LINKS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(source: SignalSource, dbm: Option<i16>) -> Reading {
+        Reading {
+            source,
+            radio: Radio::WiFi,
+            strength: dbm.map(|dbm| SignalStrength::new(dbm).unwrap()),
+        }
+    }
+
+    fn fading(signals: &Signals) -> Vec<&str> {
+        signals.fading().collect()
+    }
+
+    #[test]
+    fn what_the_user_says_holds_until_it_is_taken_back() {
+        use SignalSource::{Kernel, User};
+        let mut signals = Signals::default();
+        let mut tell = |source, dbm| {
+            signals.handle_reading(Instant::ZERO, "wlan0", reading(source, dbm));
+            let status = signals.status("wlan0");
+            status.map(|it| (it.source, it.strength.dbm(), it.state))
+        };
+        let good = SignalState::Good;
+        let fading = Some((User, -85, SignalState::Fading));
+        assert_eq!(tell(Kernel, Some(-50)), Some((Kernel, -50, good)));
+        assert_eq!(tell(User, Some(-85)), fading);
+        assert_eq!(tell(Kernel, Some(-51)), fading);
+        assert_eq!(tell(Kernel, None), fading);
+        assert_eq!(tell(User, None), None);
+        assert_eq!(tell(Kernel, Some(-52)), Some((Kernel, -52, good)));
+        assert_eq!(tell(SignalSource::Modem, None), Some((Kernel, -52, good)));
+        assert_eq!(tell(Kernel, None), None);
+    }
+
+    #[test]
+    fn links_are_left_where_the_user_wants_and_signals_are_forgotten() {
+        let leave = SignalStrength::new(-60).unwrap();
+        let mut signals = Signals::new(BTreeMap::from([("b".to_owned(), leave)]));
+        for link in ["a", "b"] {
+            signals.handle_reading(Instant::ZERO, link, reading(SignalSource::User, Some(-65)));
+        }
+        assert_eq!(fading(&signals), ["b"]);
+        assert_eq!(signals.status("b").unwrap().leave_below, leave);
+        signals.handle_reading(Instant::ZERO, "b", reading(SignalSource::User, Some(-50)));
+        let due = signals.poll_timeout().unwrap();
+        signals.handle_timeout(due);
+        assert!(fading(&signals).is_empty());
+        signals.retain(|link| link == "a");
+        assert_eq!((signals.status("b"), signals.poll_timeout()), (None, None));
+    }
+
+    #[test]
+    fn ever_new_names_fill_no_memory() {
+        let mut signals = Signals::default();
+        for number in 0..1000 {
+            let link = format!("veth{number}");
+            signals.handle_reading(
+                Instant::ZERO,
+                &link,
+                reading(SignalSource::Kernel, Some(-65)),
+            );
+        }
+        assert_eq!(signals.links.len(), MAX_LINKS);
+    }
+}

@@ -1,0 +1,44 @@
+use hawser_types::{Radio, SignalState, SignalStrength};
+use serde::{Deserialize, Serialize};
+
+/// The signal of a link that has a radio, or of which the user has said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalStatus {
+    /// The latest strength.
+    #[serde(rename = "dbm")]
+    pub strength: SignalStrength,
+    /// The radio that it is of.
+    pub radio: Radio,
+    /// What it says of the time to come: traffic leaves a link whose signal is not good.
+    pub state: SignalState,
+    /// Who has told it.
+    pub source: SignalSource,
+    /// Strength below which traffic leaves the link.
+    #[serde(rename = "leave_below_dbm")]
+    pub leave_below: SignalStrength,
+}
+
+/// Who tells of a link's signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SignalSource {
+    /// The user, by a command.
+    User,
+    /// The kernel's driver of a Wi-Fi card.
+    Kernel,
+    /// The service that runs modems.
+    Modem,
+}
+
+impl SignalStatus {
+    /// Says that traffic leaves the link, where it does: `its signal fades (-83dBm)`.
+    pub fn warning(&self) -> Option<String> {
+        let what = match self.state {
+            SignalState::Good => return None,
+            SignalState::Fading => "fades",
+            SignalState::Lost => "is lost",
+        };
+        Some(format!("its signal {what} ({})", self.strength))
+    }
+}
