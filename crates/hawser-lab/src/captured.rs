@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hawser_types::SignalStrength;
+
 use crate::measure::{
     Bench, GATEWAY, Programs, SOCKS, StepError, start_gateway, wait_for_file, wait_for_port,
 };
@@ -107,14 +109,17 @@ impl<'a> Captured<'a> {
         }
     }
 
-    /// Tells Hawser that a link is about to go, or that it is back, as a user or an agent does. One
-    /// that is about to go stays connected, so that what is in flight on it arrives.
-    pub(crate) fn tell(&self, link: usize, is_leaving: bool) -> Result<(), StepError> {
+    /// Tells Hawser the strength of a link's signal, in place of a radio.
+    pub(crate) fn tell_signal(
+        &self,
+        link: usize,
+        strength: SignalStrength,
+    ) -> Result<(), StepError> {
         let lab = self.bench.lab();
         let mut command = self.programs.command(lab.client())?;
         let name = lab.links()[link].interface.as_str();
-        let how = if is_leaving { "backup" } else { "normal" };
-        command.args(["link", name, "--use", how, "--state"]);
+        let strength = strength.to_string();
+        command.args(["link", name, "--signal", &strength, "--state"]);
         command.arg(&self.state);
         output_of("hawser link", command, STARTS)?;
         Ok(())

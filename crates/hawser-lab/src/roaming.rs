@@ -222,7 +222,7 @@ fn play(
         }
         match step.what {
             Doing::Happen(action) => bench.lab().apply(step.link, action)?,
-            Doing::Tell { is_leaving } => captured.tell(step.link, is_leaving)?,
+            Doing::Signal(strength) => captured.tell_signal(step.link, strength)?,
         }
     }
     Ok(())

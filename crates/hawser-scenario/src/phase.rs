@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hawser_types::SignalStrength;
 use serde::Serialize;
 
 use crate::{Action, Event, Scenario};
@@ -34,11 +35,8 @@ pub struct Step {
 pub enum Doing {
     /// The scenario's event happens.
     Happen(Action),
-    /// The host is told that the link is about to go, or that it is back.
-    Tell {
-        /// It is about to go.
-        is_leaving: bool,
-    },
+    /// The host reads this strength of the link's signal.
+    Signal(SignalStrength),
 }
 
 impl Scenario {
@@ -49,9 +47,9 @@ impl Scenario {
         goes.map(|event| event.link).collect()
     }
 
-    /// Returns what is done after the beginning, in order of time. With `announced`, the host hears
-    /// of a link's going a second before it goes, as an agent would tell it that sees the signal
-    /// fade, and again when the link is back.
+    /// Returns what is done after the beginning, in order of time. With `announced`, the host reads
+    /// a link's signal: it falls from -60 to -85 dBm in the last three seconds before the link
+    /// goes, and is -60 dBm when the link is back.
     pub fn steps(&self, announced: bool) -> Vec<Step> {
         let steps = self.later().flat_map(|event| with_notice(event, announced));
         let mut steps: Vec<Step> = steps.collect();
@@ -100,19 +98,27 @@ fn with_notice(event: &Event, announced: bool) -> Vec<Step> {
         link: event.link,
         what,
     };
-    let told = |at, is_leaving| step(at, Doing::Tell { is_leaving });
+    let reads = |at, dbm| Some(step(at, Doing::Signal(SignalStrength::new(dbm)?)));
     let happens = step(event.at, Doing::Happen(event.action));
     match event.action {
         Action::CarrierDown if announced => {
-            vec![told(event.at.saturating_sub(NOTICE), true), happens]
+            let times = (1..).map(|count| event.at.checked_sub(READ_EVERY * count));
+            let readings = times.zip(FALLING.into_iter().rev());
+            let readings = readings.filter_map(|(at, dbm)| reads(at?, dbm));
+            readings.chain([happens]).collect()
         }
-        Action::CarrierUp if announced => vec![happens, told(event.at, false)],
+        Action::CarrierUp if announced => {
+            let reading = reads(event.at, FALLING[0]);
+            [happens].into_iter().chain(reading).collect()
+        }
         _ => vec![happens],
     }
 }
 
-/// How long before a link goes Hawser hears of it.
-const NOTICE: Duration = Duration::from_secs(1);
+/// Signal of a link that is about to go, in dBm, read at [`READ_EVERY`]: that of a Wi-Fi card that
+/// is carried out of a house.
+const FALLING: [i16; 6] = [-60, -65, -70, -75, -80, -85];
+const READ_EVERY: Duration = Duration::from_millis(500);
 /// The only phase of a scenario without events.
 const ALONE: Duration = Duration::from_secs(10);
 
@@ -155,20 +161,31 @@ mod tests {
     }
 
     #[test]
-    fn a_going_is_announced_before_and_a_coming_after_it() {
+    fn a_signal_falls_before_a_going_and_is_good_after_a_coming() {
         let scenario = scenario(COMES_AND_GOES);
         let done = |announced| -> Vec<_> {
             let steps = scenario.steps(announced).into_iter();
             steps
-                .map(|it| (it.at.as_secs(), it.link, it.what))
+                .map(|it| (it.at.as_millis(), it.link, it.what))
                 .collect()
         };
-        let down = (5, 0, Doing::Happen(Action::CarrierDown));
-        let up = (2, 1, Doing::Happen(Action::CarrierUp));
-        let moves = (3, 1, Doing::Happen(Action::AddressChange));
+        let down = (5000, 0, Doing::Happen(Action::CarrierDown));
+        let up = (2000, 1, Doing::Happen(Action::CarrierUp));
+        let moves = (3000, 1, Doing::Happen(Action::AddressChange));
         assert_eq!(done(false), [up, moves, down]);
-        let tell = |is_leaving| Doing::Tell { is_leaving };
-        let expected = [up, (2, 1, tell(false)), moves, (4, 0, tell(true)), down];
+        let read = |at, link, dbm| (at, link, Doing::Signal(SignalStrength::new(dbm).unwrap()));
+        let expected = [
+            up,
+            read(2000, 1, -60),
+            read(2000, 0, -60),
+            read(2500, 0, -65),
+            moves,
+            read(3000, 0, -70),
+            read(3500, 0, -75),
+            read(4000, 0, -80),
+            read(4500, 0, -85),
+            down,
+        ];
         assert_eq!(done(true), expected);
     }
 }

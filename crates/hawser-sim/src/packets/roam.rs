@@ -55,7 +55,7 @@ pub(super) fn run(
 fn make(tunnel: &mut Tunnel, step: &Step) {
     match step.what {
         Doing::Happen(action) => tunnel.act(step.link, action),
-        Doing::Tell { is_leaving } => tunnel.tell(step.link, is_leaving),
+        Doing::Signal(strength) => tunnel.read_signal(step.link, strength),
     }
 }
 

@@ -5,9 +5,10 @@ use hawser_channels::association::{AssociationTunnel, TunnelStats, below_seal};
 use hawser_scenario::{Action, Link};
 use hawser_sched::packet::PacketPolicy;
 use hawser_sched::rules::LinkRules;
+use hawser_sched::signal::{SignalJudge, SignalThresholds};
 use hawser_sctp::{AssociationConfig, LinkInfo, Local, PathSelector};
 use hawser_tunnel::{Delivery, ReceiverConfig, SenderConfig};
-use hawser_types::{Instant, LimitedBy, Permission};
+use hawser_types::{Instant, Radio, SignalState, SignalStrength};
 
 use crate::association::{Fabric, client_local};
 
@@ -16,8 +17,7 @@ use crate::association::{Fabric, client_local};
 pub(super) struct Tunnel {
     now: Instant,
     fabric: Fabric,
-    /// Links that are about to go.
-    leaving: Vec<bool>,
+    signals: Vec<SignalJudge>,
 }
 
 impl Tunnel {
@@ -38,11 +38,10 @@ impl Tunnel {
         for host in &mut fabric.hosts {
             host.tunnel = Some(AssociationTunnel::new(sender, ReceiverConfig::default()));
         }
-        let leaving = vec![false; links.len()];
         let mut tunnel = Self {
             now,
             fabric,
-            leaving,
+            signals: vec![unread(); links.len()],
         };
         tunnel.set_links();
         Some(tunnel)
@@ -72,33 +71,32 @@ impl Tunnel {
     pub(super) fn act(&mut self, link: usize, action: Action) {
         self.fabric.pass(self.now);
         self.fabric.act(link, action);
+        // A link that is back is judged anew. While it is away, a daemon has no path over it.
+        if action == Action::CarrierUp {
+            self.signals[link] = unread();
+            self.set_links();
+        }
     }
 
-    /// Tells both ends that a link, from 0, is about to go, or that it is back. One that is about
-    /// to go is used while there is no other, as by a user's rule.
-    pub(super) fn tell(&mut self, link: usize, is_leaving: bool) {
+    /// Has the client read the signal of a link, from 0. Both ends leave one that is about to go.
+    pub(super) fn read_signal(&mut self, link: usize, strength: SignalStrength) {
         self.fabric.pass(self.now);
-        self.leaving[link] = is_leaving;
+        self.signals[link].handle_reading(self.now, strength);
         self.set_links();
     }
 
     /// A gateway knows the client's links by their addresses.
     fn set_links(&mut self) {
-        let leaving = &self.leaving;
+        let signals = &self.signals;
         let known = |paths: fn(Local) -> PathSelector| {
-            let links = leaving.iter().enumerate().map(|(number, is_leaving)| {
-                let local = client_local(number);
-                let permission = match is_leaving {
-                    true => Permission::Reserve(LimitedBy::Choice),
-                    false => Permission::Allowed,
-                };
+            let links = signals.iter().enumerate().map(|(number, signal)| {
+                let (local, rules) = (client_local(number), LinkRules::default());
                 LinkInfo {
                     paths: paths(local),
                     link: local.link,
-                    rules: LinkRules {
-                        up: permission,
-                        down: permission,
-                        ..LinkRules::default()
+                    rules: match signal.state() {
+                        SignalState::Good => rules,
+                        SignalState::Fading | SignalState::Lost => rules.while_fading(),
                     },
                 }
             });
@@ -142,6 +140,10 @@ impl Tunnel {
         let tunnel = self.fabric.hosts[host].tunnel.as_mut();
         tunnel.expect("both hosts have one")
     }
+}
+
+fn unread() -> SignalJudge {
+    SignalJudge::new(SignalThresholds::of(Radio::WiFi))
 }
 
 /// As long as the search for the packet size takes.
