@@ -140,14 +140,11 @@ impl Connection {
         for subflow in &mut self.subflows {
             // The request of a download is on the first subflow, in the other direction.
             let arrived = network.arrived(subflow.to);
-            while let Some((_, range)) = subflow.outstanding.pop_front_if(|it| it.0 <= arrived) {
+            for range in take_up_to(&mut subflow.outstanding, arrived) {
                 self.arrived.insert(range);
             }
             let acknowledged = network.acknowledged(subflow.from);
-            while let Some((_, range)) = subflow
-                .unacknowledged
-                .pop_front_if(|it| it.0 <= acknowledged)
-            {
+            for range in take_up_to(&mut subflow.unacknowledged, acknowledged) {
                 self.acknowledged.insert(range);
             }
             if acknowledged > subflow.progress.0 || subflow.unacknowledged.is_empty() {
@@ -281,6 +278,15 @@ impl Subflow {
         let rate = sample.congestion_window.as_u64() as f64 / sample.rtt.as_secs_f64().max(1e-6);
         self.queued(network) as f64 / rate.max(1.0)
     }
+}
+
+/// Takes out the ranges that end at a place up to this one.
+fn take_up_to(
+    ranges: &mut VecDeque<(u64, Range<u64>)>,
+    place: u64,
+) -> impl Iterator<Item = Range<u64>> + '_ {
+    let done = ranges.partition_point(|(end, _)| *end <= place);
+    ranges.drain(..done).map(|(_, range)| range)
 }
 
 /// `MPTCP_SEND_BURST_SIZE`.

@@ -3,6 +3,7 @@
 mod delivery;
 mod pacer;
 mod reordering;
+mod sent_packet;
 #[cfg(test)]
 mod tests;
 mod timed_out;
@@ -19,6 +20,7 @@ use crate::congestion::RateSample;
 use delivery::{Delivery, Snapshot};
 use pacer::Pacer;
 use reordering::Reordering;
+pub(crate) use sent_packet::SentPacket;
 pub(crate) use timed_out::TimedOut;
 
 /// Packets in flight on one path, kept as QUIC keeps sent packets: each packet with DATA gets the
@@ -54,20 +56,6 @@ pub(crate) struct Flight {
     loss: f64,
     /// Number of packets that counted as lost because later ones arrived.
     overtaken: u64,
-}
-
-/// A packet with DATA.
-#[derive(Clone, Debug)]
-pub(crate) struct SentPacket {
-    pub(crate) number: u64,
-    pub(crate) at: Instant,
-    /// The chunks that it carried, by their numbers in the compound window.
-    pub(crate) chunks: SmallVec<[u64; 2]>,
-    /// Bytes neither acknowledged nor lost; the packet's header goes with the last chunk.
-    pub(crate) bytes: u64,
-    /// Number of chunks neither acknowledged nor lost.
-    open: usize,
-    snapshot: Snapshot,
 }
 
 /// Summary of one SACK, as it concerns the path.
@@ -422,34 +410,6 @@ impl Flight {
         while self.packets.front().is_some_and(|packet| packet.open == 0) {
             self.packets.pop_front();
             self.first += 1;
-        }
-    }
-}
-
-impl SentPacket {
-    /// Keeps those chunks of a lost packet for which `size` returns their size.
-    fn reopen(&mut self, mut size: impl FnMut(u64) -> Option<u64>) {
-        let (before, mut bytes) = (self.open, 0);
-        self.chunks.retain(|chunk| {
-            let size = size(*chunk);
-            bytes += size.unwrap_or(0);
-            size.is_some()
-        });
-        self.open = self.chunks.len();
-        if self.open < before {
-            self.bytes = self.bytes.min(bytes);
-        }
-    }
-
-    /// Removes the packet from flight and returns its contents.
-    fn take(&mut self) -> Self {
-        Self {
-            number: self.number,
-            at: self.at,
-            chunks: std::mem::take(&mut self.chunks),
-            bytes: std::mem::take(&mut self.bytes),
-            open: std::mem::take(&mut self.open),
-            snapshot: self.snapshot,
         }
     }
 }

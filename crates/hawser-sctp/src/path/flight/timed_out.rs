@@ -1,4 +1,4 @@
-use super::SentPacket;
+use super::sent_packet::SentPacket;
 
 /// Packets that T3 has taken for lost. A link that was silent for a while delivers what waited for
 /// it when it goes on, and then none of them has to be sent again.

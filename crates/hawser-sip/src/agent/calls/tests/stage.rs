@@ -1,7 +1,7 @@
 //! Hosts with a directory between them, of which a test decides what it does to messages.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::agent::{
     AnnouncerConfig, CallEvent, Claim, HostAgent, Keys, OwnAddress, Place, Verdict, candidates,
 };
 use crate::digest::{Algorithm, Answerer, Secret};
-use crate::directory::{Directory, DirectoryConfig, Output};
+use crate::directory::{Directory, DirectoryConfig, Output, Reach};
 use crate::fields::{Q, Transport};
 use crate::message::{Datagram, Limits, read_datagram};
 use crate::registrar::Users;
@@ -20,6 +20,14 @@ use crate::transaction::Flow;
 use crate::uri::{SipUri, Uri};
 
 struct Everybody;
+
+struct Everywhere;
+
+impl Reach for Everywhere {
+    fn may_reach(&self, address: IpAddr) -> bool {
+        !address.is_loopback()
+    }
+}
 
 impl Users for Everybody {
     fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
@@ -150,7 +158,12 @@ impl Stage {
                 TestHost::new("bob", 2, &[("alice", 1)], 1000),
                 TestHost::new("carol", 3, &[("alice", 1)], 1000),
             ],
-            directory: Directory::new(config, Box::new(Everybody), &[5; 32], &[6; 32]),
+            directory: Directory::new(
+                config,
+                (Box::new(Everybody), Box::new(Everywhere)),
+                &[5; 32],
+                &[6; 32],
+            ),
             up: Vec::new(),
             down: Vec::new(),
             lie: Box::new(|text| Some(text.to_owned())),
