@@ -267,6 +267,8 @@ impl Client {
                 tokio::time::sleep(LAST_WORDS).await;
             })
             .await;
+            // What the far end still keeps open ends here.
+            driver.abort();
         }
     }
 

@@ -261,8 +261,11 @@ impl Sender {
     }
 
     fn place_next(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Placed> {
-        let (flow, waiting) = self.take_next(now, paths)?;
-        self.wake_at = None;
+        let next = self.take_next(now, paths);
+        // A longer path may become worth it by time alone: when the nearer one stays silent.
+        let waits = next.is_none() && paths.has_room() && !self.queue.is_empty();
+        self.wake_at = waits.then(|| now + LOOK_AGAIN);
+        let (flow, waiting) = next?;
         let size = size_of(&waiting.packet);
         let is_copied = self.policy() == PacketPolicy::Redundant && waiting.real_time;
         let lane = self.queue.lane_mut(flow);
@@ -451,3 +454,4 @@ impl fmt::Display for Placed {
 const REPAIRS: u64 = 4;
 /// Bulk that is passed at the same time.
 const MAX_STAGED: usize = 4;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);

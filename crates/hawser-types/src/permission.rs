@@ -28,11 +28,6 @@ impl Permission {
         matches!(self, Self::Forbidden(_))
     }
 
-    /// True if the link is used only while there is no better one.
-    pub const fn is_reserve(self) -> bool {
-        matches!(self, Self::Reserve(_))
-    }
-
     /// Returns the order in which links are taken: lower first. A link that is about to go comes
     /// after those that are kept in reserve.
     pub const fn rank(self) -> u8 {

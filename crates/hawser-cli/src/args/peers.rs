@@ -30,7 +30,8 @@ pub(crate) enum PeersAction {
         /// Its key, as `hawser peers key` prints it there, or an invite that has it
         #[arg(value_name = "KEY|@INVITE", value_parser = key_source, allow_hyphen_values = true)]
         key: Option<KeySource>,
-        /// Take the key of its first session: only the directory says then whose key it is
+        /// Take the key of who answers the first call to it: only the directory says then whose key
+        /// it is
         #[arg(long, conflicts_with = "key")]
         trust_first: bool,
     },

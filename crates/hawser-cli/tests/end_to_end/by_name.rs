@@ -85,9 +85,8 @@ fn the_first_key_is_taken_on_trust_where_the_user_wants_that() {
         "by_name::the_first_key_is_taken_on_trust_where_the_user_wants_that",
         || {
             let stage = Stage::new();
-            for (state, name) in [("alice", "bob@example.org"), ("bob", "alice@example.org")] {
-                stage.know(state, name, "--trust-first");
-            }
+            stage.know("alice", "bob@example.org", "--trust-first");
+            stage.know("bob", "alice@example.org", &stage.key("alice"));
             let (_directory, bob) = (stage.serve(), stage.up_bob(&["--offer", "7000"]));
             let alice = stage.up_alice(&[]);
             stage.until_registered(&alice, &bob);

@@ -63,6 +63,9 @@ impl Keys for Book {
         let Some(peer) = self.called(claim.name) else {
             return Verdict::Stranger;
         };
+        if peer.key.is_none() && !claim.is_asked {
+            return Verdict::Stranger;
+        }
         let Ok(key) = <[u8; PublicKey::LENGTH]>::try_from(claim.key) else {
             return Verdict::Wrong;
         };
@@ -125,11 +128,22 @@ mod tests {
 
     impl Scene {
         fn judge(&mut self, name: &str, signer: &Identity, signed: &[u8]) -> Verdict {
+            self.judge_answer(name, signer, signed, false)
+        }
+
+        fn judge_answer(
+            &mut self,
+            name: &str,
+            signer: &Identity,
+            signed: &[u8],
+            is_asked: bool,
+        ) -> Verdict {
             self.book.judge(&Claim {
                 name,
                 key: signer.public().as_bytes(),
                 message: b"here",
                 signature: &signer.sign(signed),
+                is_asked,
             })
         }
     }
@@ -160,8 +174,12 @@ mod tests {
         let name = "bob@example.org".parse().unwrap();
         scene.book.store().add(&name, None).unwrap();
         let address = "sip:bob@example.org";
-        // A signature that is wrong gives no key.
-        assert_eq!(scene.judge(address, &mallory, b"there"), Verdict::Wrong);
+        // Anybody may call in his name, and a signature that is wrong gives no key.
+        assert_eq!(scene.judge(address, &mallory, b"here"), Verdict::Stranger);
+        let wrong = scene.judge_answer(address, &mallory, b"there", true);
+        assert_eq!(wrong, Verdict::Wrong);
+        let right = scene.judge_answer(address, &bob, b"here", true);
+        assert_eq!(right, Verdict::Right);
         assert_eq!(scene.judge(address, &bob, b"here"), Verdict::Right);
         assert_eq!(scene.judge(address, &mallory, b"here"), Verdict::Wrong);
         assert!(scene.book.admits(&bob.public()));

@@ -69,10 +69,13 @@ impl PacketScheduler for Auto {
     }
 }
 
-/// Tells whether a flow gains by the path: over all nearer ones its backlog takes as long.
+/// Tells whether a flow gains by the path: over all nearer ones its backlog takes as long. Paths
+/// that the user wants less do not count.
 fn is_worth_it(path: &PathView, backlog: ByteCount, paths: &[PathView]) -> bool {
     let own = one_way(path);
-    let nearer = usable(paths).filter(|other| one_way(other) + MARGIN < own);
+    let nearer = usable(paths)
+        .filter(|other| other.preferred || !path.preferred)
+        .filter(|other| one_way(other) + MARGIN < own);
     let (mut soonest, mut rates) = (f64::INFINITY, 0.0);
     for other in nearer {
         soonest = soonest.min(arrival(other, ByteCount::ZERO));

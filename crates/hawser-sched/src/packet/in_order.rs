@@ -119,6 +119,10 @@ impl PacketScheduler for InOrder {
         order[from..].sort_by_key(|it| (it.after, it.packet));
     }
 
+    fn has_path(&self, backlog: ByteCount, paths: &[PathView]) -> bool {
+        self.burst(paths).is_some() || Auto.has_path(backlog, paths)
+    }
+
     fn policy(&self) -> PacketPolicy {
         PacketPolicy::InOrder
     }

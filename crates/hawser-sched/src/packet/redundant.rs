@@ -1,4 +1,4 @@
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 
 use super::auto::{Auto, earliest};
 use super::scheduler::usable;
@@ -26,6 +26,10 @@ impl PacketScheduler for Redundant {
             Some(both) => PacketDecision::Copies(both, PacketReason::Redundant),
             None => Auto.select(now, unit, paths),
         }
+    }
+
+    fn has_path(&self, backlog: ByteCount, paths: &[PathView]) -> bool {
+        Auto.has_path(backlog, paths)
     }
 
     fn policy(&self) -> PacketPolicy {

@@ -144,6 +144,20 @@ fn auto_takes_a_longer_path_once_as_much_waits_for_the_nearer_one() {
 }
 
 #[test]
+fn a_longer_path_that_the_user_prefers_comes_first() {
+    let mut paths = [path(1, 50, 20), path(2, 50, 80)];
+    paths[1].preferred = true;
+    let little = PacketUnit {
+        backlog: ByteCount::new(1000),
+        ..unit()
+    };
+    for policy in [PacketPolicy::Auto, PacketPolicy::Redundant] {
+        assert_eq!(chosen(ask(policy, &little, &paths)), 2);
+        assert!(policy.scheduler().has_path(little.backlog, &paths));
+    }
+}
+
+#[test]
 fn auto_moves_to_a_path_that_is_much_earlier_and_real_time_packets_always_do() {
     let paths = [path(1, 50, 20), path(2, 50, 24), path(3, 50, 200)];
     let auto = PacketPolicy::Auto;

@@ -225,7 +225,10 @@ impl Bbr {
         if self.last_probe.take().is_none() {
             self.raise();
         }
-        self.found_at = Some(now);
+        // With a queue, neighbours may have given way instead.
+        if self.model.is_without_queue() {
+            self.found_at = Some(now);
+        }
         self.up(now, (probe.gain * probe.gain).min(STEEPEST))
     }
 
@@ -262,7 +265,7 @@ impl Bbr {
         let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
         let is_moving = self.found_at.is_some_and(|at| now.since(at) < MOVING);
         let trips = match is_moving {
-            true => SHORT_CRUISE,
+            true => SHORT_CRUISE + (spread & 1),
             false => CRUISE + spread,
         };
         let pause = self.model.min_rtt() * trips;

@@ -308,8 +308,9 @@ impl Flight {
         packets.extend((next..self.first).map(closed));
         packets.append(&mut self.packets);
         (self.packets, self.first) = (packets, begin);
-        // Acknowledgements of what was sent again meanwhile were those of the first copies.
-        self.largest = Some(late);
+        // Acknowledgements of what was sent again meanwhile were those of the first copies. Nothing
+        // that was put back has been overtaken: it waited for the link, too.
+        self.largest = Some(late.min(begin));
         self.timer = now;
     }
 

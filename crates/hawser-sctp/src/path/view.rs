@@ -31,17 +31,18 @@ impl Paths {
     }
 
     fn make_views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) {
-        let rank = self.paths.iter().filter_map(rank).min();
-        self.views.clear();
-        for path in self
+        let least = self.paths.iter().filter_map(rank).min();
+        // What is silent keeps nobody from a path in reserve that answers.
+        let answering = self
             .paths
-            .iter_mut()
-            .filter(|path| self::rank(path) == rank)
-        {
-            if rank.is_none() {
-                continue;
+            .iter()
+            .filter(|path| path.state == PathState::Active && !path.is_suspect(now));
+        let last = answering.filter_map(rank).min().or(least);
+        self.views.clear();
+        for path in self.paths.iter_mut() {
+            if rank(path).is_some_and(|own| Some(own) <= last) {
+                self.views.push(view(now, path, ready(path)));
             }
-            self.views.push(view(now, path, ready(path)));
         }
         for place in 0..self.views.len() {
             let link = self.views[place].link;

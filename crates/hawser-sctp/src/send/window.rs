@@ -300,7 +300,13 @@ impl Window {
             return None;
         }
         record.failed.remove(place);
-        record.in_flight.insert(0, transmission);
+        // The oldest first.
+        let later =
+            |it: &Transmission| it.path == transmission.path && it.packet > transmission.packet;
+        let place = record.in_flight.iter().position(later);
+        record
+            .in_flight
+            .insert(place.unwrap_or(record.in_flight.len()), transmission);
         let size = record.size();
         self.set_status(chunk, Status::Wait);
         Some(size)

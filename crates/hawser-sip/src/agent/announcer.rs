@@ -178,10 +178,15 @@ impl Announcer {
         self.react(now);
     }
 
+    /// Tells whether there is a link to send over.
+    pub(in crate::agent) fn has_address(&self) -> bool {
+        !self.own.is_empty()
+    }
+
     /// Returns when [`Announcer::handle_timeout`] is to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let has_way = !self.own.is_empty() && self.asking.is_none();
+        let has_way = self.has_address() && self.asking.is_none();
         let registers = self.registration.poll_timeout().filter(|_| has_way);
         let begins = self.begins.filter(|_| self.told.is_none() && has_way);
         let times = [
@@ -427,8 +432,9 @@ fn answer(request: &Request) -> Response {
 }
 
 const TAG: &str = "host";
-/// Requests of others that are in progress.
-const MAX_REQUESTS: usize = 64;
+/// Requests of others that are in progress. Each stays for 32 s, and a directory passes on up to
+/// 1,024 at once of whoever asks.
+const MAX_REQUESTS: usize = 2048;
 /// Addresses that are told: as many as registrars take.
 const MAX_CONTACTS: usize = 16;
 /// For what the directory sees of the addresses, before it is told for the first time.

@@ -283,11 +283,16 @@ impl Calls {
         let Some(call) = self.calls.get_mut(&number) else {
             return;
         };
-        let (name, body) = match event {
-            SessionEvent::Accepted(body) | SessionEvent::Updated(body) => (call.peer.clone(), body),
+        let (is_asked, body) = match event {
+            SessionEvent::Accepted(body) => (true, body),
+            SessionEvent::Updated(body) => (false, body),
             SessionEvent::Ended(reason) => return self.handle_end(number, reason),
         };
-        match self.descriptions.check(&call.call_id, &name, &body) {
+        let name = call.peer.clone();
+        match self
+            .descriptions
+            .check(&call.call_id, &name, &body, is_asked)
+        {
             Ok(description) if !call.is_replaced => {
                 self.events.push_back(CallEvent::Reached {
                     name,

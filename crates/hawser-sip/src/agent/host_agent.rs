@@ -128,7 +128,10 @@ impl HostAgent {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let tells = self.moved.as_ref().map(|(since, _)| *since + PATIENCE);
-        let own = [self.announcer.poll_timeout(), self.calls.poll_timeout()];
+        // Without a link calls can send nothing, so their time may pass.
+        let calls = self.calls.poll_timeout();
+        let calls = calls.filter(|_| self.announcer.has_address());
+        let own = [self.announcer.poll_timeout(), calls];
         own.into_iter().flatten().chain(tells).min()
     }
 

@@ -49,9 +49,14 @@ impl TunnelPaths {
         (rate, longest.unwrap_or_default())
     }
 
-    /// By how much the longest path is later than the nearest, without queues.
+    /// By how much the longest path is later than the nearest, without queues, of those that
+    /// answer.
     pub(super) fn spread(&self) -> Duration {
-        let round_trips = self.views.iter().map(|view| view.min_rtt.min(view.rtt));
+        let known = self
+            .views
+            .iter()
+            .filter(|view| !view.suspect && !view.rtt.is_zero());
+        let round_trips = known.map(|view| view.min_rtt.min(view.rtt));
         let (least, most) = (round_trips.clone().min(), round_trips.max());
         least
             .zip(most)

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_sched::packet::PacketScheduler;
+use hawser_sched::packet::{PacketPolicy, PacketScheduler};
 use hawser_sched::tally::FlowTally;
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::tunnel::TunnelFlow;
@@ -110,7 +110,7 @@ impl FairQueue {
         policy: &dyn PacketScheduler,
         paths: &mut TunnelPaths,
     ) -> Option<(TunnelFlow, Waiting)> {
-        let config = self.codel_for(paths);
+        let config = self.codel_for(policy.policy(), paths);
         let mut passed_over = 0;
         loop {
             let (flow, list) = match (self.new.front(), self.old.front()) {
@@ -147,11 +147,12 @@ impl FairQueue {
         }
     }
 
-    /// Bytes that leave before the last one that waits of a flow, as far as flows take turns.
-    /// `taken`: bytes of it that were taken out and have not left.
+    /// Estimates how many bytes leave until nothing that waits of a flow now is left: flows take
+    /// turns. `taken`: bytes of it that were taken out and have not left.
     pub(super) fn backlog(&self, flow: TunnelFlow, taken: usize) -> ByteCount {
         let turns = (self.new.len() + self.old.len()).max(1) as u64;
-        ByteCount::new((self.lanes[flow.index()].bytes + taken as u64) * turns)
+        let in_turns = ByteCount::new((self.lanes[flow.index()].bytes + taken as u64) * turns);
+        in_turns.min(self.bytes + ByteCount::from(taken))
     }
 
     /// Tells whether the flow whose turn it is has a real-time packet. Those that have nothing any
@@ -267,14 +268,20 @@ impl FairQueue {
 
     /// The times of CoDel for these paths. The interval is for what lies beyond the tunnel, to
     /// which the longest path adds its round trip, and a tenth of it is tolerated (RFC 8289 §4.2,
-    /// §4.3); and so are two packets at the rate.
-    fn codel_for(&self, paths: &TunnelPaths) -> CodelConfig {
+    /// §4.3); and so are two packets at the rate. Under a policy that waits for the nearer path, so
+    /// is the time that it may wait.
+    fn codel_for(&self, policy: PacketPolicy, paths: &TunnelPaths) -> CodelConfig {
         let (rate, rtt) = paths.totals();
         let interval = self.codel.interval + rtt.min(MAX_ADDED);
         let packets = rate.time_for(ByteCount::new(2 * QUANTUM as u64));
         let packets = packets.unwrap_or(Duration::ZERO).min(interval);
+        let target = self.codel.target.max(packets).max(interval / 10);
+        let patience = match policy {
+            PacketPolicy::Auto | PacketPolicy::Redundant => paths.spread(),
+            _ => Duration::ZERO,
+        };
         CodelConfig {
-            target: self.codel.target.max(packets).max(interval / 10) + paths.spread(),
+            target: target + patience,
             interval,
         }
     }
@@ -285,7 +292,7 @@ pub(super) fn charge(packet: &Bytes) -> ByteCount {
     ByteCount::from(packet.len() + OVERHEAD)
 }
 
-/// Flows that are looked at for a real-time packet.
+/// Flows that are looked at for a real-time packet, and for one that has a path.
 const LOOKED_AT: usize = 16;
 /// A longer round trip is one with a queue in it.
 const MAX_ADDED: Duration = Duration::from_secs(1);

@@ -272,6 +272,10 @@ impl Shared {
         }
         peers.retain(|name, peer| {
             let is_known = self.book.store().peer(name).is_some();
+            if !is_known && let Some(uri) = sip_uri(name) {
+                // Who is in the book no more is not told where this host moves.
+                let _ = self.asks.try_send(Ask::HangUp(uri));
+            }
             is_known || peer.waiting > 0 || peer.session.is_some()
         });
         taken

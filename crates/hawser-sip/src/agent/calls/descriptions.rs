@@ -72,14 +72,15 @@ impl Descriptions {
         }
     }
 
-    /// Reads what a host says of itself in a session.
+    /// Reads what a host says of itself in a session. `is_asked`: it answers a call of this host's.
     pub(super) fn check(
         &mut self,
         call_id: &CallId,
         peer: &str,
         bytes: &Bytes,
+        is_asked: bool,
     ) -> Result<Description, Doubt> {
-        let (description, order) = self.believe(call_id, peer, bytes)?;
+        let (description, order) = self.believe(call_id, peer, bytes, is_asked)?;
         match self.latest.get(peer) {
             Some(latest) if *latest > order => Err(Doubt::Old),
             _ => {
@@ -98,7 +99,7 @@ impl Descriptions {
         bytes: &Bytes,
     ) -> Result<Description, Doubt> {
         let latest = self.latest.get(peer).copied();
-        let description = self.check(call_id, peer, bytes)?;
+        let description = self.check(call_id, peer, bytes, false)?;
         match latest == Some((description.session, description.version)) {
             true => Err(Doubt::Old),
             false => Ok(description),
@@ -110,6 +111,7 @@ impl Descriptions {
         call_id: &CallId,
         peer: &str,
         bytes: &Bytes,
+        is_asked: bool,
     ) -> Result<(Description, (u64, u64)), Doubt> {
         let signed = Signed::parse(bytes)?;
         let carrier = Carrier {
@@ -122,6 +124,7 @@ impl Descriptions {
             key: &signed.description.key,
             message: &signed.to_verify(&carrier),
             signature: &signed.signature,
+            is_asked,
         });
         match verdict {
             Verdict::Right => {

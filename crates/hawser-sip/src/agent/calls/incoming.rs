@@ -59,7 +59,7 @@ impl Calls {
             Incoming::Offer(offer) => offer,
         };
         let (call_id, name) = (call.call_id.clone(), call.peer.clone());
-        let checked = self.descriptions.check(&call_id, &name, &offer);
+        let checked = self.descriptions.check(&call_id, &name, &offer, false);
         let call = self.call_of(request)?;
         match checked {
             Ok(description) => {

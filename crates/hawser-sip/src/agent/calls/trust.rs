@@ -27,6 +27,9 @@ pub struct Claim<'a> {
     pub message: &'a [u8],
     /// The signature.
     pub signature: &'a [u8],
+    /// It answers a call of this host's, which the directory has led to whoever has registered
+    /// under the name. Anybody may send a request in anybody's name.
+    pub is_asked: bool,
 }
 
 /// What a claim is worth.
