@@ -188,6 +188,7 @@ impl Sender {
     /// Returns the next packet that leaves. `paths` has the usable paths; its room and what is in
     /// flight are updated, so that one set of views serves for many calls.
     pub fn poll(&mut self, now: Instant, paths: &mut TunnelPaths) -> Option<Placed> {
+        self.wake_at = self.wake_at.filter(|at| *at > now);
         if let Some(copy) = self.copy.take()
             && paths.take_room(copy.path, size_of(&copy.packet), true)
         {

@@ -34,8 +34,6 @@ pub(crate) struct Bbr {
     startup: Startup,
     /// The last probe, while acknowledgements of its packets may be outstanding.
     last_probe: Option<Probe>,
-    /// Time when a probe last found unused bandwidth.
-    found_at: Option<Instant>,
     /// Consecutive time-outs.
     timeouts: u32,
     /// Window before the first of them.
@@ -92,7 +90,6 @@ impl Bbr {
             short_term: None,
             startup: Startup::default(),
             last_probe: None,
-            found_at: None,
             timeouts: 0,
             window_before_timeouts: 0,
             forgotten: None,
@@ -147,17 +144,12 @@ impl Bbr {
                     self.cruise(now);
                 }
             }
-            Phase::Cruise { rounds, .. } if round && rounds > 0 && self.model.has_emptied() => {
-                // Not this path has drained the queue: the rate has risen.
-                self.short_term = None;
-                self.found_at = Some(now);
-                self.phase = self.up(now, GAIN_UP * GAIN_UP);
-            }
             Phase::Cruise { until, rounds } => {
                 let rounds = rounds.saturating_add(u32::from(round));
                 self.last_probe.take_if(|_| rounds >= ANSWERED_AFTER);
                 self.phase = if now >= until && rounds >= CRUISE_ROUNDS {
-                    self.end_cruise(now)
+                    self.short_term = None;
+                    Phase::Refill { rounds: 0 }
                 } else {
                     Phase::Cruise { until, rounds }
                 };
@@ -171,14 +163,6 @@ impl Bbr {
             }
             Phase::Up { since, probe } => self.phase = self.go_on_up(ack, since, probe, too_much),
             _ => {}
-        }
-    }
-
-    /// Begins a probe. Without a queue or bounds there is nothing to fill the path with first.
-    fn end_cruise(&mut self, now: Instant) -> Phase {
-        match self.short_term.take() {
-            None if self.model.is_without_queue() => self.up(now, GAIN_UP),
-            _ => Phase::Refill { rounds: 0 },
         }
     }
 
@@ -225,10 +209,6 @@ impl Bbr {
         if self.last_probe.take().is_none() {
             self.raise();
         }
-        // With a queue, neighbours may have given way instead.
-        if self.model.is_without_queue() {
-            self.found_at = Some(now);
-        }
         self.up(now, (probe.gain * probe.gain).min(STEEPEST))
     }
 
@@ -263,12 +243,7 @@ impl Bbr {
     fn cruise(&mut self, now: Instant) {
         // Senders on one link must not probe in step; some bits of the time serve as randomness.
         let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
-        let is_moving = self.found_at.is_some_and(|at| now.since(at) < MOVING);
-        let trips = match is_moving {
-            true => SHORT_CRUISE + (spread & 1),
-            false => CRUISE + spread,
-        };
-        let pause = self.model.min_rtt() * trips;
+        let pause = self.model.min_rtt() * (CRUISE + spread);
         self.phase = Phase::Cruise {
             until: now + pause.min(LONGEST_CRUISE),
             rounds: 0,
@@ -524,10 +499,6 @@ const ANSWERED_AFTER: u32 = 2;
 /// Minimum round trips between probes; up to three more are added.
 const CRUISE: u32 = 5;
 const CRUISE_ROUNDS: u32 = 2;
-/// Round trips between probes on a path whose rate moves: a probe has found bandwidth within
-/// `MOVING`.
-const SHORT_CRUISE: u32 = 2;
-const MOVING: Duration = Duration::from_secs(10);
 const LONGEST_CRUISE: Duration = Duration::from_secs(3);
 /// Share of the bounds that remains after losses.
 const LOSS_BETA: f64 = 0.7;

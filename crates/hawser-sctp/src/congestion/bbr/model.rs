@@ -185,14 +185,6 @@ impl Model {
         self.mean_rtt <= lowest + lowest / 4
     }
 
-    /// Tells whether the queue is gone in the round that ends: the mean round-trip time is close to
-    /// the lowest ever, and was half as much again in the round before.
-    pub(super) fn has_emptied(&self) -> bool {
-        let lowest = self.lowest_mean.unwrap_or_default();
-        let mean = self.round.mean();
-        mean.is_some_and(|mean| mean <= lowest + lowest / 4) && self.mean_rtt >= lowest + lowest / 2
-    }
-
     /// Tells whether the mean round-trip time of the round that ends is at most so much of that of
     /// the one before.
     pub(super) fn has_shortened(&self, share: f64) -> bool {
