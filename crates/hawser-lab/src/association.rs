@@ -12,7 +12,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
-use self::end::{End, Listening, Usrsctp};
+use self::end::{End, Listening, Usrsctp, despite_crashes};
 use self::stack::Stack;
 use crate::experiment::{Common, Directions, Findings, Head, Several};
 use crate::measure::StepError;
@@ -76,6 +76,8 @@ struct Row {
     /// Goodput of each transfer.
     samples: Vec<f64>,
     failures: Vec<String>,
+    /// How often usrsctp crashed; the transfer was made again.
+    crashes: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -152,10 +154,14 @@ impl Case<'_> {
             cpu_per_gigabyte: [None; 2],
             samples: Vec::new(),
             failures: Vec::new(),
+            crashes: 0,
         };
         let mut cpu = [Vec::new(), Vec::new()];
         for number in 1..=self.options.repeat {
-            match self.transfer(sender, receiver, number) {
+            let transfer = || self.transfer(sender, receiver, number);
+            let (outcome, crashes) = despite_crashes(&[sender, receiver], transfer);
+            row.crashes += crashes;
+            match outcome {
                 Ok([sent, received]) => {
                     row.samples.push(received.mbps());
                     for (cpu, outcome) in cpu.iter_mut().zip([sent, received]) {

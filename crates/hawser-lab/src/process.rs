@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -55,11 +55,11 @@ impl Program {
     pub fn check_alive(&mut self) -> io::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => Err(io::Error::other(format!(
-                "{} ended ({status}): {}",
-                self.name,
-                self.last_words()
-            ))),
+            Some(status) => Err(io::Error::other(Ended {
+                name: self.name.clone(),
+                status,
+                said: self.last_words(),
+            })),
         }
     }
 
@@ -69,6 +69,22 @@ impl Program {
         let tail = &text[text.len().saturating_sub(MAX_LAST_WORDS)..];
         String::from_utf8_lossy(tail).trim().to_owned()
     }
+}
+
+/// A program that ended when it should not, or not as it should.
+#[derive(Debug, thiserror::Error)]
+#[error("{name} ended ({status}): {said}")]
+struct Ended {
+    name: String,
+    status: ExitStatus,
+    /// The end of what it wrote.
+    said: String,
+}
+
+/// Tells whether the error is that a signal ended a program, such as a memory fault of its own.
+pub(crate) fn is_crash(error: &io::Error) -> bool {
+    let ended = error.get_ref().and_then(|it| it.downcast_ref::<Ended>());
+    ended.is_some_and(|ended| ended.status.signal().is_some())
 }
 
 impl Drop for Program {
@@ -122,10 +138,11 @@ pub(crate) fn output_while(
         let err = err.join().unwrap_or_default();
         match ended {
             Some(status) if status.success() => Ok(out),
-            Some(status) => Err(io::Error::other(format!(
-                "{name}: {} ({status})",
-                err.trim()
-            ))),
+            Some(status) => Err(io::Error::other(Ended {
+                name: name.to_owned(),
+                status,
+                said: err.trim().to_owned(),
+            })),
             None => Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!("{name} did not finish within {limit:?}"),

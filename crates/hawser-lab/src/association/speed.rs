@@ -9,7 +9,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use super::addresses;
-use super::end::{End, Usrsctp};
+use super::end::{End, Usrsctp, despite_crashes};
 use super::stack::Stack;
 use crate::experiment::{Common, Directions, Findings, Head, begin};
 use crate::measure::StepError;
@@ -64,6 +64,8 @@ struct Row {
     cpu: Option<Spread>,
     samples: Vec<Sample>,
     failures: Vec<String>,
+    /// How often usrsctp crashed; the transfer was made again.
+    crashes: u32,
 }
 
 /// One transfer.
@@ -140,13 +142,17 @@ impl Row {
             cpu: None,
             samples: Vec::new(),
             failures: Vec::new(),
+            crashes: 0,
         }
     }
 
     fn measure(&mut self, options: &Options, usrsctp: &Usrsctp, folder: &Path, round: u32) {
         let log = folder.join(format!("{}-{}-{round}.log", self.stack.name(), self.links));
         let name = format!("{} {:<13}", self.direction.name(), self.stack.name());
-        match self.transfer(options, usrsctp, &log) {
+        let transfer = || self.transfer(options, usrsctp, &log);
+        let (outcome, crashes) = despite_crashes(&[self.stack], transfer);
+        self.crashes += crashes;
+        match outcome {
             Ok(sample) => {
                 let [sender, receiver] = sample.cpu_per_gigabyte;
                 let (links, gbps) = (self.links, sample.gbps);

@@ -19,6 +19,10 @@ pub(super) enum Stack {
 }
 
 impl Stack {
+    pub(super) fn is_usrsctp(self) -> bool {
+        matches!(self, Self::Usrsctp | Self::UsrsctpCmt)
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Hawser => "hawser",
