@@ -18,6 +18,9 @@ use startup::Startup;
 /// - Losses limit the window only where they exceed what chance explains for this path's usual loss
 ///   rate, 2 % or more: packets that a radio link loses do not indicate a queue. A queue that
 ///   overflows under a probe loses far more.
+/// - Startup ends with the first round whose rate no longer grows while all of its packets waited
+///   in a queue, also where the application limits the rate: three rounds more would double that
+///   queue's time, and traffic in a tunnel is limited by its own windows all along.
 /// - The rate is probed about every eight round trips, as in BBR's first version, to follow links
 ///   whose rate changes.
 #[derive(Debug)]
@@ -374,10 +377,14 @@ impl Bbr {
         }
     }
 
-    /// Returns the bytes in flight that bursts of acknowledgements need, at the rate of now: while
-    /// it rises, all that comes seems to be a burst.
+    /// Returns the bytes in flight that bursts of acknowledgements need, at the rate of now. While
+    /// it rises, all that comes seems to be a burst, so that startup counts little of it.
     fn aggregated(&self) -> u64 {
-        self.model.aggregated().min(self.rate() / BURSTS_PER_SECOND)
+        let most = match self.startup.is_over {
+            true => self.rate() / BURSTS_PER_SECOND,
+            false => self.product(0.4),
+        };
+        self.model.aggregated().min(most)
     }
 
     fn window_of_probe(&self) -> u64 {
@@ -423,9 +430,11 @@ impl CongestionControl for Bbr {
         let too_much = round && self.model.loses_too_much(self.packet);
         if round {
             self.judge_losses();
-            if !self.model.is_limited() {
-                self.startup.judge(self.model.rate());
-            }
+            // Behind a queue of others little of the window is used.
+            let is_used = ack.flight_before.as_u64() >= self.window / 2;
+            let queued = is_used && self.model.has_queue();
+            let limited = self.model.is_limited();
+            self.startup.judge(self.model.rate(), queued, limited);
         }
         self.advance(ack, too_much);
         self.probe_rtt(ack);

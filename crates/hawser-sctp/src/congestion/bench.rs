@@ -73,6 +73,8 @@ pub(super) struct Sender {
     pub(super) control: Box<dyn CongestionControl>,
     /// Data that the application produces; `None` for unlimited data.
     pub(super) demand: Option<Rate>,
+    /// Data that the application has in flight at most, by a window of its own.
+    pub(super) held: Option<ByteCount>,
     /// Start of sending.
     pub(super) begins: Instant,
     sent: ByteCount,
@@ -106,6 +108,7 @@ impl Sender {
         Self {
             control,
             demand: None,
+            held: None,
             begins: Instant::ZERO,
             sent: ByteCount::ZERO,
             packets: VecDeque::new(),
@@ -132,7 +135,8 @@ impl Sender {
                 return;
             }
             let allowed = self.demand.map(|rate| rate * now.since(self.begins));
-            if allowed.is_some_and(|allowed| self.sent + PACKET > allowed) {
+            let is_held = self.held.is_some_and(|held| self.flight + PACKET > held);
+            if is_held || allowed.is_some_and(|allowed| self.sent + PACKET > allowed) {
                 self.limited_until = self.delivered + self.flight + PACKET;
                 return;
             }
@@ -264,7 +268,7 @@ impl Sender {
         let back = back.filter_map(|packet| packet.back).next();
         let timeout = self.last_heard + self.rto();
         let timeout = Some(timeout).filter(|_| self.flight > ByteCount::ZERO);
-        let send = if self.demand.is_some() {
+        let send = if self.demand.is_some() || self.held.is_some() {
             Some(now + Duration::from_millis(1))
         } else {
             Some(self.may_send.max(self.begins)).filter(|_| self.flight < self.control.window())

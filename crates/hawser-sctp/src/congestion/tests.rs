@@ -187,6 +187,19 @@ fn bbr_finds_a_rate_that_has_grown_though_round_trips_vary_by_half() {
 }
 
 #[test]
+fn a_queue_ends_startup_though_the_application_limits_the_rate() {
+    // The path holds 50 kB without a queue.
+    for held in [70, 80, 90] {
+        let mut link = Link::new(10, RTT);
+        let mut senders = [sender(Control::Bbr)];
+        senders[0].held = Some(ByteCount::new(held * 1000));
+        let filled = share(&mut link, &mut senders, 0, 2)[0];
+        let is_over = senders[0].control.short_queue().is_some();
+        assert!(is_over && filled > 0.8, "{held} kB: {filled}");
+    }
+}
+
+#[test]
 fn what_the_application_holds_back_is_not_taken_for_the_path() {
     for control in ALL {
         let mut link = Link::new(10, RTT);

@@ -41,6 +41,8 @@ struct Round {
     /// Sum of the round-trip times measured, and their number.
     rtts: Duration,
     count: u32,
+    /// The shortest of them.
+    shortest: Duration,
 }
 
 impl Round {
@@ -70,6 +72,9 @@ impl Model {
                 self.min_rtt = Some((rtt, ack.now));
             }
             self.round.rtts = self.round.rtts.saturating_add(rtt);
+            if self.round.count == 0 || rtt < self.round.shortest {
+                self.round.shortest = rtt;
+            }
             self.round.count = self.round.count.saturating_add(1);
         }
         if let Some(sample) = &ack.sample {
@@ -185,6 +190,13 @@ impl Model {
         self.mean_rtt <= lowest + lowest / 4
     }
 
+    /// Tells whether every packet of the round that ends waited: its shortest round trip was longer
+    /// than the path's own.
+    pub(super) fn has_queue(&self) -> bool {
+        let own = self.min_rtt();
+        self.round.count >= QUEUE_SAMPLES && self.round.shortest > own + own / 4
+    }
+
     /// Tells whether the mean round-trip time of the round that ends is at most so much of that of
     /// the one before.
     pub(super) fn has_shortened(&self, share: f64) -> bool {
@@ -255,6 +267,8 @@ const MAX_RATE: u64 = 1 << 40;
 const MIN_RTT_LIFETIME: Duration = Duration::from_secs(10);
 /// Minimum number of samples for the mean of a round.
 const MIN_SAMPLES: u32 = 4;
+/// Minimum number of samples of which the shortest tells of a queue. Source: RFC 9406 §4.2.
+const QUEUE_SAMPLES: u32 = 8;
 const AGGREGATION_ROUNDS: u32 = 5;
 const EXPECTED_LOSS: f64 = 0.02;
 const MAX_BACKGROUND: f64 = 0.1;
