@@ -145,7 +145,7 @@ impl Directory {
         let from = Source::Datagrams((socket, source));
         let answer = match glance(bytes) {
             Glance::KeepAlive => return,
-            Glance::Answer => self.flows.admit_answer(now, (socket, source)),
+            Glance::Answer => self.flows.admit_answer(now, from),
             Glance::Request => None,
         };
         if !answer.unwrap_or_else(|| self.admissions.admit_datagram(now, source)) {
@@ -276,20 +276,14 @@ impl Directory {
     }
 
     fn handle_message(&mut self, now: Instant, from: Source, message: Message) {
-        let request = match message {
-            Message::Request(request) => request,
-            response @ Message::Response(_) => {
-                // What it belongs to knows its own flow.
-                self.transactions.handle_message(now, NO_FLOW, response);
-                return self.react(now, None);
-            }
-        };
         // Datagrams were counted before they were read.
-        if let Source::Stream(flow, source) = from
-            && !self.admissions.admit_stream(now, source)
+        if let Source::Stream(flow, _) = from
+            && !self.admit_from_stream(now, from, &message)
         {
             self.counts.over_limit += 1;
-            if request.method != Method::Ack {
+            if let Message::Request(request) = message
+                && request.method != Method::Ack
+            {
                 self.answer(from, &overloaded(&request));
             }
             if self.flows.is_refused_for_good(flow) {
@@ -297,8 +291,25 @@ impl Directory {
             }
             return;
         }
-        self.counts.requests += 1;
-        self.handle_request(now, from, request);
+        match message {
+            Message::Request(request) => {
+                self.counts.requests += 1;
+                self.handle_request(now, from, request);
+            }
+            response @ Message::Response(_) => {
+                // What it belongs to knows its own flow.
+                self.transactions.handle_message(now, NO_FLOW, response);
+                self.react(now, None);
+            }
+        }
+    }
+
+    fn admit_from_stream(&mut self, now: Instant, from: Source, message: &Message) -> bool {
+        let answer = match message {
+            Message::Request(_) => None,
+            Message::Response(_) => self.flows.admit_answer(now, from),
+        };
+        answer.unwrap_or_else(|| self.admissions.admit_stream(now, from.address()))
     }
 
     fn handle_request(&mut self, now: Instant, from: Source, mut request: Request) {

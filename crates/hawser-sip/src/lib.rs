@@ -36,6 +36,8 @@ pub mod registrar;
 pub mod sdp;
 pub mod session;
 pub mod subscription;
+#[cfg(test)]
+mod testing;
 pub mod transaction;
 pub mod uri;
 pub mod words;

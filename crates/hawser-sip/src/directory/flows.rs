@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
+use super::source::{Datagrams, Source};
 use crate::fields::Transport;
 use crate::framer::Framer;
 use crate::message::Limits;
 use crate::registrar::{Allowance, sender};
 use crate::transaction::Flow;
-
-/// The far end of datagrams: the socket that hears them, and an address.
-pub(super) type Datagrams = (u32, SocketAddr);
 
 /// All flows of a directory.
 #[derive(Debug)]
@@ -42,7 +40,9 @@ pub(super) struct Stream {
     pub(super) remote: SocketAddr,
     /// Until when it may say nothing.
     ends: Instant,
-    /// Requests over it that came too often.
+    /// What may be answered over it, once something was asked over it.
+    answers: Option<Allowance>,
+    /// Messages over it that came too often.
     refused: u32,
 }
 
@@ -93,10 +93,22 @@ impl Flows {
         Some(flow)
     }
 
-    /// Whether an answer from there may be read; `None` where nothing was sent to.
-    pub(super) fn admit_answer(&mut self, now: Instant, from: Datagrams) -> Option<bool> {
-        let used = self.datagrams.get_mut(&from)?;
-        Some(used.answers.take(now, MAX_ANSWERS, ANSWER_PAUSE))
+    /// Whether an answer from there may be taken; `None` where nothing was sent to.
+    pub(super) fn admit_answer(&mut self, now: Instant, from: Source) -> Option<bool> {
+        let answers = match from {
+            Source::Datagrams(from) => &mut self.datagrams.get_mut(&from)?.answers,
+            Source::Stream(flow, _) => self.stream(flow)?.answers.as_mut()?,
+        };
+        Some(answers.take(now, MAX_ANSWERS, ANSWER_PAUSE))
+    }
+
+    /// A request goes over this flow, so answers are to come.
+    pub(super) fn expect_answers(&mut self, flow: Flow) {
+        if flow.is_reliable
+            && let Some(stream) = self.stream(flow)
+        {
+            stream.answers.get_or_insert_default();
+        }
     }
 
     pub(super) fn datagrams_of(&self, flow: Flow) -> Option<Datagrams> {
@@ -125,6 +137,7 @@ impl Flows {
             transport,
             remote,
             ends: now + FIRST_PATIENCE,
+            answers: None,
             refused: 0,
         };
         self.streams.insert(flow.number, stream);
@@ -156,7 +169,7 @@ impl Flows {
         }
     }
 
-    /// Notes that a request came too often; whether that is enough to close the stream.
+    /// Notes that a message came too often; whether that is enough to close the stream.
     pub(super) fn is_refused_for_good(&mut self, flow: Flow) -> bool {
         self.stream(flow).is_some_and(|stream| {
             stream.refused += 1;
@@ -200,7 +213,7 @@ const ANSWER_PAUSE: Duration = Duration::from_millis(4);
 const SWEEP: Duration = Duration::from_secs(5);
 /// One sender may have this part of all streams.
 const MOST_PART: usize = 8;
-/// Requests of one stream that come too often before it is closed: reading them is work as well.
+/// Messages of one stream that come too often before it is closed: reading them is work as well.
 const MAX_REFUSED: u32 = 200;
 /// For the first message of a stream.
 const FIRST_PATIENCE: Duration = Duration::from_secs(15);

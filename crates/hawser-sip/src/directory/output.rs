@@ -44,7 +44,7 @@ pub enum Output {
 pub struct DirectoryCounts {
     /// Requests that were let in.
     pub requests: u64,
-    /// Requests that came too often from one sender, or all together.
+    /// Requests and answers that came too often from one sender, or all together.
     pub over_limit: u64,
     /// What was no message.
     pub malformed: u64,

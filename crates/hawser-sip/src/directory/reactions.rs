@@ -154,6 +154,7 @@ impl Directory {
         let owner = (&self.config, &*self.reach as &dyn Reach);
         let hop = next_hop(now, owner, &mut self.flows, (uri, stream))?;
         let (transport, flow) = (hop.transport, hop.flow);
+        self.flows.expect_answers(flow);
         if let Some(to) = hop.connects {
             self.outputs.push_back(Output::Connect { flow, to });
         }

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 
 use hawser_types::Instant;
 
-use super::flows::Datagrams;
 use super::forwarding::Caller;
 use crate::proxy::Forward;
 use crate::registrar::{Admission, AdmissionLimits, Registrant};
 use crate::transaction::Flow;
+
+/// The far end of datagrams: the socket that hears them, and an address.
+pub(super) type Datagrams = (u32, SocketAddr);
 
 /// Where a message has come from.
 #[derive(Clone, Copy, Debug)]

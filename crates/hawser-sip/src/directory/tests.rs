@@ -1,40 +1,15 @@
 mod watching;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;
-use crate::digest::{Algorithm, Answerer, Challenge, Secret};
+use crate::digest::{Algorithm, Answerer, Challenge};
 use crate::fields::Contacts;
 use crate::message::{HeaderName, Limits, StatusCode};
+use crate::testing::{Everybody, Everywhere};
 use crate::uri::Uri;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
-
-/// Everybody's password is `p`.
-struct Everybody;
-
-struct Everywhere;
-
-impl Reach for Everywhere {
-    fn may_reach(&self, address: IpAddr) -> bool {
-        !address.is_loopback()
-    }
-}
-
-impl Users for Everybody {
-    fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
-        Some(Secret::new(algorithm, username, "example.org", "p"))
-    }
-
-    fn may_register(&self, username: &str, address: &str) -> bool {
-        address == format!("sip:{username}@example.org")
-    }
-
-    fn may_watch(&self, _: &str, address: &str) -> bool {
-        address != "sip:carol@example.org"
-    }
-}
 
 struct Stage {
     now: Instant,
@@ -339,6 +314,51 @@ fn who_was_asked_may_answer_more_often_than_others_ask() {
     let mut rings = || stage.send(&to.to_string(), ringing.clone()).len();
     let passed: usize = (0..1200).map(|_| rings()).sum();
     assert_eq!(passed, 1000);
+}
+
+#[test]
+fn answers_over_a_stream_are_counted_like_those_in_datagrams() {
+    let mut stage = Stage::new();
+    let (now, alice) = (stage.now, "192.0.2.1:50000");
+    let open = stage
+        .directory
+        .handle_connection(now, Transport::Tcp, at(alice));
+    let flow = open.unwrap();
+    let request = stage.proven(alice, &["<sip:alice@10.0.0.7;transport=tcp>"]);
+    stage.directory.handle_bytes(now, flow, &request.to_bytes());
+    stage.outputs();
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    let outputs = stage.send(CALLER, invite);
+    let Message::Request(forwarded) = message(&outputs[0]) else {
+        panic!("{outputs:?}");
+    };
+    let ringing = respond(&forwarded, StatusCode::RINGING).to_bytes();
+    let passed = (0..1199).map(|_| {
+        stage.directory.handle_bytes(now, flow, &ringing);
+        stage.outputs().len()
+    });
+    assert_eq!(passed.sum::<usize>(), 1000);
+    assert_eq!(stage.directory.counts().over_limit, 199);
+    // The 200th that comes too often ends the stream.
+    stage.directory.handle_bytes(now, flow, &ringing);
+    assert!(stage.outputs().contains(&Output::Close { flow }));
+}
+
+#[test]
+fn answers_of_who_was_asked_nothing_count_as_requests() {
+    let mut stage = Stage::new();
+    let (now, source) = (stage.now, at("203.0.113.9:40000"));
+    let open = stage
+        .directory
+        .handle_connection(now, Transport::Tcp, source);
+    let flow = open.unwrap();
+    let asked = stage.request(Method::Options, "sip:eve@example.net", "sip:example.org");
+    let stray = respond(&asked, StatusCode::OK).to_bytes();
+    for _ in 0..100 {
+        stage.directory.handle_bytes(now, flow, &stray);
+    }
+    // The connection is one of the 40 that are let in.
+    assert_eq!(stage.directory.counts().over_limit, 100 - 39);
 }
 
 #[test]

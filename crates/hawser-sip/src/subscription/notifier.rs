@@ -45,17 +45,20 @@ pub struct Subscriber<'a> {
 pub struct NotifierLimits {
     /// Subscriptions.
     pub max_watchers: usize,
-    /// Subscriptions to one address of record.
+    /// Subscriptions of one user.
+    pub max_watchers_by_user: usize,
+    /// Subscriptions to one address of record, of which a quarter at most is one user's.
     pub max_watchers_each: usize,
     /// The longest subscription.
     pub max_expires: Duration,
 }
 
 impl Default for NotifierLimits {
-    /// 10,000 subscriptions, 32 to one address, for an hour at most.
+    /// 10,000 subscriptions, 100 of one user, 32 to one address, for an hour at most.
     fn default() -> Self {
         Self {
             max_watchers: 10_000,
+            max_watchers_by_user: 100,
             max_watchers_each: 32,
             max_expires: Duration::from_secs(3600),
         }
@@ -73,6 +76,8 @@ pub struct Notifier {
     watchers: BTreeMap<WatcherId, Watcher>,
     /// Those of each address of record.
     of: BTreeMap<String, BTreeSet<WatcherId>>,
+    /// How many each user has.
+    by_user: BTreeMap<String, usize>,
     /// When each of them ends.
     ends: BTreeSet<(Instant, WatcherId)>,
     /// Those among them that have something to hear.
@@ -102,6 +107,7 @@ impl Notifier {
             limits,
             watchers: BTreeMap::new(),
             of: BTreeMap::new(),
+            by_user: BTreeMap::new(),
             ends: BTreeSet::new(),
             pending: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -213,6 +219,18 @@ impl Notifier {
         self.watchers.is_empty()
     }
 
+    /// Whether one more may watch an address. No user takes the places of others.
+    fn has_room(&self, address: &str, user: &str) -> bool {
+        let limits = &self.limits;
+        let each = self.of.get(address).into_iter().flatten();
+        let is_own = |id: &&WatcherId| self.watchers.get(id).is_some_and(|it| it.user == user);
+        let own = each.clone().filter(is_own).count();
+        self.watchers.len() < limits.max_watchers
+            && self.by_user.get(user).copied().unwrap_or(0) < limits.max_watchers_by_user
+            && each.count() < limits.max_watchers_each
+            && own < limits.max_watchers_each.div_ceil(MOST_PART)
+    }
+
     /// A watcher has something to hear.
     fn tell(&mut self, id: WatcherId) {
         self.pending.insert(id);
@@ -228,6 +246,12 @@ impl Notifier {
             return;
         };
         self.ends.remove(&(watcher.expires, id));
+        if let Some(count) = self.by_user.get_mut(&watcher.user) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_user.remove(&watcher.user);
+            }
+        }
         if let Some(others) = self.of.get_mut(&watcher.address) {
             others.remove(&id);
             if others.is_empty() {
@@ -291,9 +315,7 @@ impl Notifier {
         let address = essentials.to.uri.as_sip();
         let address = address.and_then(|uri| uri.address_of_record());
         let address = address.ok_or_else(|| bad("To names no user".to_owned()))?;
-        let each = self.of.get(&address).map_or(0, BTreeSet::len);
-        let is_full = self.watchers.len() >= self.limits.max_watchers;
-        if is_full || each >= self.limits.max_watchers_each {
+        if !self.has_room(&address, subscriber.user) {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(Refusal::new(status, "too many subscriptions"));
         }
@@ -302,10 +324,12 @@ impl Notifier {
         self.next += 1;
         let id = WatcherId(self.next);
         self.of.entry(address.clone()).or_default().insert(id);
+        let user = subscriber.user.to_owned();
+        *self.by_user.entry(user.clone()).or_default() += 1;
         self.ends.insert((expires, id));
         let watcher = Watcher {
             address,
-            user: subscriber.user.to_owned(),
+            user,
             stream: subscriber.stream,
             dialog,
             contact: subscriber.contact.to_owned(),
@@ -341,3 +365,6 @@ impl Watcher {
         request
     }
 }
+
+/// One user may have this part of the subscriptions to an address of record.
+const MOST_PART: usize = 4;

@@ -3,23 +3,11 @@ use std::time::Duration;
 use hawser_types::Instant;
 
 use super::*;
-use crate::digest::{Algorithm, Secret, Verifier};
+use crate::digest::{Algorithm, Verifier};
 use crate::fields::{CallId, Field as _, NameAddr, Via};
 use crate::message::{HeaderName, Method, Request, Response, StatusCode};
-use crate::registrar::{LocationLimits, Registrar, Users};
-
-/// Everybody may register, with the password `p`.
-struct Everybody;
-
-impl Users for Everybody {
-    fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
-        Some(Secret::new(algorithm, username, "example.org", "p"))
-    }
-
-    fn may_register(&self, _: &str, _: &str) -> bool {
-        true
-    }
-}
+use crate::registrar::{LocationLimits, Registrar};
+use crate::testing::Everybody;
 
 /// A registrar with a notifier, and one who watches Bob.
 struct Stage {
@@ -122,8 +110,12 @@ impl Stage {
     }
 
     fn subscribe(&mut self, request: &Request, tag: &str) -> Response {
+        self.subscribe_as("alice", request, tag)
+    }
+
+    fn subscribe_as(&mut self, user: &str, request: &Request, tag: &str) -> Response {
         let subscriber = Subscriber {
-            user: "alice",
+            user,
             stream: None,
             tag,
             contact: "sip:registrar.example.org",
@@ -254,6 +246,7 @@ fn subscriptions_are_bounded() {
         max_watchers: 2,
         max_watchers_each: 1,
         max_expires: Duration::from_secs(60),
+        ..NotifierLimits::default()
     };
     let mut stage = Stage::new(limits);
     let request = stage
@@ -290,6 +283,35 @@ fn subscriptions_are_bounded() {
         stage.subscribe(&other, "n4").status,
         StatusCode::BAD_REQUEST
     );
+}
+
+#[test]
+fn one_user_does_not_take_the_places_of_others() {
+    let limits = NotifierLimits {
+        max_watchers_by_user: 10,
+        max_watchers_each: 8,
+        ..NotifierLimits::default()
+    };
+    let mut stage = Stage::new(limits);
+    let request = stage.subscription.poll_request(stage.now, &via(), "c");
+    let request = request.unwrap();
+    let mut granted = |user: &str, to: &str| {
+        let asked = to_request(&request, &format!("<sip:{to}@example.org>"));
+        let tags = (0..12).map(|number| format!("{user}-{to}-{number}"));
+        let asked = tags.filter(|tag| stage.subscribe_as(user, &asked, tag).status.is_success());
+        asked.count()
+    };
+    // A quarter of the places at one address, and so many in all.
+    assert_eq!(granted("eve", "bob"), 2);
+    assert_eq!(granted("alice", "bob"), 2);
+    let all = (0..20).map(|number| granted("eve", &format!("u{number}")));
+    assert_eq!(all.sum::<usize>(), 8);
+    // What has ended makes room.
+    stage.notifier.retain_users(|user| user != "eve");
+    assert_eq!(stage.notifier.len(), 2);
+    let asked = to_request(&request, "<sip:bob@example.org>");
+    let again = stage.subscribe_as("eve", &asked, "again");
+    assert_eq!(again.status, StatusCode::OK);
 }
 
 fn to_request(request: &Request, to: &str) -> Request {

@@ -4,31 +4,11 @@ use hawser_types::Rate;
 
 use super::*;
 use crate::agent::RegistrationFault;
-use crate::digest::{Algorithm, Secret};
-use crate::directory::{Directory, DirectoryConfig, Output, Reach};
+use crate::digest::Algorithm;
+use crate::directory::{Directory, DirectoryConfig, Output};
 use crate::message::{Datagram, Limits, read_datagram};
-use crate::registrar::Users;
+use crate::testing::{Everybody, Everywhere};
 use crate::uri::Uri;
-
-struct Everybody;
-
-struct Everywhere;
-
-impl Reach for Everywhere {
-    fn may_reach(&self, address: IpAddr) -> bool {
-        !address.is_loopback()
-    }
-}
-
-impl Users for Everybody {
-    fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
-        Some(Secret::new(algorithm, username, "example.org", "p"))
-    }
-
-    fn may_register(&self, _: &str, _: &str) -> bool {
-        true
-    }
-}
 
 /// A host with some links, and a directory that answers over those that are not silent.
 struct Stage {
