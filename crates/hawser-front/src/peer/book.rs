@@ -40,7 +40,12 @@ impl Book {
             let uri = sip_uri(&peer.name);
             uri.and_then(|uri| uri.address_of_record()).as_deref() == Some(address)
         };
-        self.store.peers().into_iter().find(is_it)
+        // To the end in any case: nobody is to see by the time whether a name is there.
+        let peers = self.store.peers().into_iter();
+        peers.fold(None, |found, peer| match is_it(&peer) {
+            true => Some(peer),
+            false => found,
+        })
     }
 }
 
@@ -60,20 +65,20 @@ impl Keys for Book {
 
     fn judge(&mut self, claim: &Claim<'_>) -> Verdict {
         self.refresh();
+        // Before the name is looked for: a refusal takes as long whether it is known or not.
+        let key = <[u8; PublicKey::LENGTH]>::try_from(claim.key).map(PublicKey::from_bytes);
+        let is_signed = |key: &PublicKey| key.verify(claim.message, claim.signature).is_ok();
+        let key = key.ok().filter(is_signed);
         let Some(peer) = self.called(claim.name) else {
             return Verdict::Stranger;
         };
         if peer.key.is_none() && !claim.is_asked {
             return Verdict::Stranger;
         }
-        let Ok(key) = <[u8; PublicKey::LENGTH]>::try_from(claim.key) else {
+        let is_its = |key: &PublicKey| peer.key.is_none_or(|known| known == *key);
+        let Some(key) = key.filter(is_its) else {
             return Verdict::Wrong;
         };
-        let key = PublicKey::from_bytes(key);
-        let is_other = peer.key.is_some_and(|known| known != key);
-        if is_other || key.verify(claim.message, claim.signature).is_err() {
-            return Verdict::Wrong;
-        }
         if peer.key.is_none() {
             let name = peer.name;
             if let Err(error) = self.store.trust(&name, key) {
@@ -84,6 +89,20 @@ impl Keys for Book {
                 "its key is taken on trust: that it is this one, only the directory has said");
         }
         Verdict::Right
+    }
+
+    fn latest(&self, name: &str) -> Option<(u64, u64)> {
+        self.store.latest(&self.called(name)?.name)
+    }
+
+    fn keep_latest(&mut self, name: &str, latest: (u64, u64)) {
+        let Some(peer) = self.called(name) else {
+            return;
+        };
+        if let Err(error) = self.store.set_latest(&peer.name, latest) {
+            let name = peer.name;
+            tracing::warn!(%name, %error, "what it has said last is not kept over a restart");
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The hosts that this one knows by name, and whose key each name has.
 
+use std::collections::BTreeMap;
+
 use hawser_types::{HostName, HostNameAt};
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +13,12 @@ use crate::identity::PublicKey;
 /// The names that this host knows, in the file `names.json`.
 ///
 /// Can be shared by many tasks; changing writes the file before it returns. No two names have the
-/// same key or the same host name.
+/// same key or the same host name. What hosts have said last is in a file of its own,
+/// `descriptions.json`, since no user has a say in that.
 #[derive(Debug)]
 pub struct NameStore {
     file: JsonFile<State>,
+    descriptions: JsonFile<Descriptions>,
 }
 
 /// A host that is known by name.
@@ -75,6 +79,7 @@ impl NameStore {
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
             file: JsonFile::open(dir.file("names.json"))?,
+            descriptions: JsonFile::open(dir.file("descriptions.json"))?,
         })
     }
 
@@ -162,6 +167,37 @@ impl NameStore {
         })
     }
 
+    /// Begins a session of descriptions of this host at this time. Its number is higher than all
+    /// before, also when the clock has gone back.
+    pub fn begin_session(&self, unix_ms: u64) -> Result<u64, StoreError> {
+        self.descriptions.update(|kept| {
+            kept.own_session = unix_ms.max(kept.own_session.saturating_add(1));
+            Ok(kept.own_session)
+        })
+    }
+
+    /// The session and version of the latest description that a host has given of itself.
+    pub fn latest(&self, name: &HostNameAt) -> Option<(u64, u64)> {
+        self.descriptions
+            .read(|kept| kept.latest.get(name).copied())
+    }
+
+    /// Keeps those of a description, unless a later one is kept. Only hosts that are known have
+    /// any.
+    pub fn set_latest(&self, name: &HostNameAt, latest: (u64, u64)) -> Result<(), NameError> {
+        let known = self.peers();
+        self.descriptions.update(|kept| {
+            let is_known = |name: &HostNameAt| known.iter().any(|peer| peer.name == *name);
+            if !is_known(name) {
+                return Err(NameError::Unknown { name: name.clone() });
+            }
+            kept.latest.retain(|name, _| is_known(name));
+            let numbers = kept.latest.entry(name.clone()).or_default();
+            *numbers = latest.max(*numbers);
+            Ok(())
+        })
+    }
+
     /// Reads the file again if another process has changed it; says whether it was changed.
     pub fn reload_if_changed(&self) -> Result<bool, StoreError> {
         self.file.reload_if_changed()
@@ -210,6 +246,26 @@ impl Default for State {
     }
 }
 
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Descriptions {
+    version: u64,
+    /// The latest session of this host.
+    own_session: u64,
+    /// Session and version of each other.
+    latest: BTreeMap<HostNameAt, (u64, u64)>,
+}
+
+impl Default for Descriptions {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            own_session: 0,
+            latest: BTreeMap::new(),
+        }
+    }
+}
+
 fn taken(known: &NamedPeer, what: &'static str) -> NameError {
     let name = known.name.clone();
     NameError::Taken { name, what }
@@ -251,6 +307,36 @@ mod tests {
         assert!(store.reload_if_changed().unwrap());
         assert_eq!(store.peers(), []);
         assert!(matches!(store.remove(&bob), Err(NameError::Unknown { .. })));
+    }
+
+    #[test]
+    fn what_a_host_has_said_last_outlives_a_restart_and_never_goes_back() {
+        let (_parent, dir, store) = store();
+        let (bob, carol) = (name("bob@example.org"), name("carol@example.org"));
+        for (peer, number) in [(&bob, 1), (&carol, 2)] {
+            store.add(peer, Some(key(number))).unwrap();
+            store.set_latest(peer, (1000, 7)).unwrap();
+        }
+        store.set_latest(&bob, (1000, 6)).unwrap();
+        store.set_latest(&carol, (1001, 1)).unwrap();
+        let again = NameStore::open(&dir).unwrap();
+        assert_eq!(again.latest(&bob), Some((1000, 7)));
+        assert_eq!(again.latest(&carol), Some((1001, 1)));
+        // Who is removed takes it along.
+        again.remove(&bob).unwrap();
+        let refused = again.set_latest(&bob, (1002, 1));
+        assert!(matches!(refused, Err(NameError::Unknown { .. })));
+        again.set_latest(&carol, (1002, 1)).unwrap();
+        assert_eq!(NameStore::open(&dir).unwrap().latest(&bob), None);
+    }
+
+    #[test]
+    fn sessions_of_this_host_have_ever_higher_numbers_whatever_the_clock_says() {
+        let (_parent, dir, store) = store();
+        assert_eq!(store.begin_session(5000).unwrap(), 5000);
+        let again = NameStore::open(&dir).unwrap();
+        assert_eq!(again.begin_session(0).unwrap(), 5001);
+        assert_eq!(again.begin_session(6000).unwrap(), 6000);
     }
 
     #[test]

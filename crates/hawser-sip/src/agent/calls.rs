@@ -1,6 +1,7 @@
 //! Sessions with other hosts, by name: who calls whom, and where each of them is.
 
 mod descriptions;
+mod giving_way;
 mod incoming;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use crate::session::{Call as NewCall, EndReason, Outgoing, Session, SessionEvent
 use crate::transaction::TransactionId;
 use crate::uri::{SipUri, Uri};
 use descriptions::Descriptions;
+use giving_way::GivingWay;
 pub use trust::{Claim, Doubt, Keys, Verdict};
 
 /// What has happened to the sessions with a host. Names are addresses of record.
@@ -46,12 +48,13 @@ pub enum CallEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallProblem {
-    /// It does not know this host.
-    #[error("it does not know this host: there, `hawser peers add` makes it known")]
+    /// It does not know this host, or knows it by another key. It does not say which: whoever is
+    /// not known may not learn who is.
+    #[error(
+        "it does not know this host, or knows it by another key: there, `hawser peers add` makes \
+         it known"
+    )]
     NotKnownThere,
-    /// It knows this host by another key.
-    #[error("it knows this host by another key")]
-    OtherKeyThere,
     /// The directory does not know where it is.
     #[error("the directory does not know where it is")]
     NotRegistered,
@@ -78,6 +81,7 @@ pub(super) struct Calls {
     calls: BTreeMap<u64, Call>,
     /// Requests in progress, and the sessions that they are of.
     asked: BTreeMap<TransactionId, (u64, Method)>,
+    giving_way: GivingWay,
     next: u64,
     events: VecDeque<CallEvent>,
 }
@@ -105,6 +109,7 @@ impl Calls {
             address,
             calls: BTreeMap::new(),
             asked: BTreeMap::new(),
+            giving_way: GivingWay::default(),
             next: 0,
             events: VecDeque::new(),
         }
@@ -182,7 +187,8 @@ impl Calls {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let calls = self.calls.values();
-        calls.filter_map(|call| call.session.poll_timeout()).min()
+        let calls = calls.filter_map(|call| call.session.poll_timeout());
+        calls.chain(self.giving_way.poll_timeout()).min()
     }
 
     /// Sessions that count.
@@ -216,7 +222,7 @@ impl Calls {
                 if let Some((number, method)) = self.asked.remove(&id)
                     && let Some(call) = self.calls.get_mut(&number)
                 {
-                    call.session.handle_failure(&method);
+                    call.session.handle_failure(now, &method);
                 }
             }
         }
@@ -232,9 +238,13 @@ impl Calls {
                 .get_mut(&number)
                 .and_then(|call| call.session.poll_event())
             {
-                self.handle_event(number, event);
+                self.handle_event(now, number, event);
                 self.send(now, number, announcer);
             }
+        }
+        while let Some(name) = self.giving_way.poll_late(now) {
+            let problem = Some(refused(StatusCode::BUSY_HERE));
+            self.events.push_back(CallEvent::Ended { name, problem });
         }
         self.calls.retain(|_, call| !call.session.is_over());
         let calls = &self.calls;
@@ -252,7 +262,7 @@ impl Calls {
                     let method = request.method.clone();
                     match announcer.send(now, flow, request) {
                         Some(id) => drop(self.asked.insert(id, (number, method))),
-                        None => call.session.handle_failure(&method),
+                        None => call.session.handle_failure(now, &method),
                     }
                 }
                 Some(Outgoing::Ack(ack)) => announcer.send_ack(flow, &ack),
@@ -279,14 +289,14 @@ impl Calls {
         }
     }
 
-    fn handle_event(&mut self, number: u64, event: SessionEvent) {
+    fn handle_event(&mut self, now: Instant, number: u64, event: SessionEvent) {
         let Some(call) = self.calls.get_mut(&number) else {
             return;
         };
         let (is_asked, body) = match event {
             SessionEvent::Accepted(body) => (true, body),
             SessionEvent::Updated(body) => (false, body),
-            SessionEvent::Ended(reason) => return self.handle_end(number, reason),
+            SessionEvent::Ended(reason) => return self.handle_end(now, number, reason),
         };
         let name = call.peer.clone();
         match self
@@ -309,7 +319,7 @@ impl Calls {
         }
     }
 
-    fn handle_end(&mut self, number: u64, reason: EndReason) {
+    fn handle_end(&mut self, now: Instant, number: u64, reason: EndReason) {
         let Some(call) = self.calls.get_mut(&number) else {
             return;
         };
@@ -318,6 +328,9 @@ impl Calls {
         // Of two that call each other at once, one gives way.
         if is_replaced || self.current(&name).is_some() {
             return;
+        }
+        if reason == EndReason::Refused(StatusCode::BUSY_HERE) {
+            return self.giving_way.start(now, name);
         }
         let problem = match (doubt, reason) {
             (Some(doubt), _) => Some(CallProblem::Doubt(doubt)),
@@ -351,6 +364,7 @@ impl Calls {
         invited: Option<TransactionId>,
     ) {
         self.next += 1;
+        self.giving_way.end(&peer);
         let call = Call {
             peer,
             call_id,
@@ -366,7 +380,6 @@ impl Calls {
 fn refused(status: StatusCode) -> CallProblem {
     match status {
         StatusCode::DECLINE => CallProblem::NotKnownThere,
-        StatusCode::FORBIDDEN => CallProblem::OtherKeyThere,
         StatusCode::TEMPORARILY_UNAVAILABLE | StatusCode::NOT_FOUND => CallProblem::NotRegistered,
         StatusCode::REQUEST_TIMEOUT => CallProblem::NoAnswer,
         status => CallProblem::Refused(status),

@@ -55,10 +55,11 @@ impl Session {
     }
 
     /// Takes notice that a request of this session got no answer.
-    pub fn handle_failure(&mut self, method: &Method) {
+    pub fn handle_failure(&mut self, now: Instant, method: &Method) {
         match method {
             Method::Invite => self.end(EndReason::NoAnswer),
-            Method::Update if self.update == Update::Asking => self.end(EndReason::NoAnswer),
+            // This end may have lost its link just then, and the far end is where it was.
+            Method::Update if self.update == Update::Asking => self.not_reached(now),
             // What its answer would have said of the far end is asked for again.
             Method::Update => self.is_told = false,
             Method::Bye => self.end(EndReason::Local),
@@ -253,13 +254,15 @@ impl Session {
             // It is not reached where it was; it may be on its way to somewhere else.
             StatusCode::REQUEST_TIMEOUT
             | StatusCode::TEMPORARILY_UNAVAILABLE
-            | StatusCode::SERVICE_UNAVAILABLE => {
-                self.ask_again(now + self.retry);
-                self.retry = (self.retry * 2).min(LONGEST_RETRY);
-            }
+            | StatusCode::SERVICE_UNAVAILABLE => self.not_reached(now),
             // It keeps the description before, and so does this end until the next change.
             _ => {}
         }
+    }
+
+    fn not_reached(&mut self, now: Instant) {
+        self.ask_again(now + self.retry);
+        self.retry = (self.retry * 2).min(LONGEST_RETRY);
     }
 
     fn ask_again(&mut self, at: Instant) {

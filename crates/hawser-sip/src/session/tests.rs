@@ -95,6 +95,21 @@ fn who_is_not_reached_is_asked_again() {
 }
 
 #[test]
+fn a_change_that_is_lost_for_minutes_is_told_when_the_network_is_back() {
+    let mut pair = Pair::new(&[]);
+    pair.run();
+    pair.alice.session().set_own(own("alice", 2));
+    // An UPDATE is sent eleven times before it has failed: three of them get nowhere.
+    pair.lose(&[true; 33]);
+    let begun = pair.now;
+    pair.run();
+    assert!(pair.now.since(begun) > std::time::Duration::from_secs(96));
+    assert_eq!(pair.bob.offers, ["alice at 1", "alice at 2"]);
+    assert_eq!(pair.alice.heard.last(), Some(&updated("bob at 1")));
+    assert!(!pair.alice.session().is_over() && !pair.bob.session().is_over());
+}
+
+#[test]
 fn a_change_during_a_change_is_told_after_it() {
     let mut pair = Pair::new(&[]);
     pair.run();

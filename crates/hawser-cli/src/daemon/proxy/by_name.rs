@@ -39,13 +39,15 @@ impl ByName {
         let config = &setup.config.up;
         let identity = setup.state.identity()?;
         let store = Arc::new(NameStore::open(&setup.state)?);
+        let started = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
+        let number = store.begin_session(started)?;
         let book = Book::new(identity, store);
         let listener = listen()?;
         let port = listener.local_addr()?.port();
         let door = door(setup, &book, listener)?.following(links.clone());
         let calls = CallSettings {
             keys: Box::new(book.clone()),
-            number: u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX),
+            number,
             port,
         };
         let links = (links, rules);

@@ -16,7 +16,7 @@ pub(super) struct Descriptions {
     /// This host, an address of record.
     address: String,
     own: Description,
-    /// The latest of each host that is known: its numbers.
+    /// The latest of each host that is known, since this one has started: its numbers.
     latest: BTreeMap<String, (u64, u64)>,
 }
 
@@ -81,13 +81,22 @@ impl Descriptions {
         is_asked: bool,
     ) -> Result<Description, Doubt> {
         let (description, order) = self.believe(call_id, peer, bytes, is_asked)?;
-        match self.latest.get(peer) {
-            Some(latest) if *latest > order => Err(Doubt::Old),
-            _ => {
-                self.latest.insert(peer.to_owned(), order);
-                Ok(description)
-            }
+        let latest = self.latest(peer);
+        if latest > Some(order) {
+            return Err(Doubt::Old);
         }
+        if latest < Some(order) {
+            self.latest.insert(peer.to_owned(), order);
+            self.keys.keep_latest(peer, order);
+        }
+        Ok(description)
+    }
+
+    /// The numbers of the latest of a host, also before this one has started: what was kept may be
+    /// older where it could not be written.
+    fn latest(&self, peer: &str) -> Option<(u64, u64)> {
+        let heard = self.latest.get(peer).copied();
+        heard.max(self.keys.latest(peer))
     }
 
     /// The same of one that comes with a new call: each call has a newer one, so the same one again
@@ -98,7 +107,7 @@ impl Descriptions {
         peer: &str,
         bytes: &Bytes,
     ) -> Result<Description, Doubt> {
-        let latest = self.latest.get(peer).copied();
+        let latest = self.latest(peer);
         let description = self.check(call_id, peer, bytes, false)?;
         match latest == Some((description.session, description.version)) {
             true => Err(Doubt::Old),

@@ -99,8 +99,8 @@ impl Calls {
         let checked = self.descriptions.check_first(&call_id, &name, &invite.body);
         let description = match checked {
             Ok(description) => description,
-            Err(Doubt::Stranger) => return refuse(StatusCode::DECLINE),
-            Err(Doubt::Wrong) => return refuse(StatusCode::FORBIDDEN),
+            // One answer to both: who is not known may not learn who is.
+            Err(Doubt::Stranger | Doubt::Wrong) => return refuse(StatusCode::DECLINE),
             Err(doubt) => {
                 return refuse(StatusCode::NOT_ACCEPTABLE_HERE).with_reason(&doubt.to_string());
             }

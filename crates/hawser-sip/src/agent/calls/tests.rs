@@ -75,6 +75,49 @@ fn of_two_that_call_each_other_one_call_stays() {
 }
 
 #[test]
+fn who_gives_way_waits_for_the_other_call_also_when_that_is_late() {
+    for late in [ALICE, BOB] {
+        let mut stage = Stage::new();
+        let name = ["alice", "bob"][late];
+        let (mut is_lost, invite) = (false, format!("INVITE sip:{name}@"));
+        // The first call to this host is lost: it is sent again after half a second.
+        stage.lie = Box::new(move |text| {
+            let is_first = text.starts_with(&invite) && !std::mem::replace(&mut is_lost, true);
+            (!is_first).then(|| text.to_owned())
+        });
+        stage.call(ALICE, "bob");
+        stage.call(BOB, "alice");
+        stage.pass(Duration::from_secs(20));
+        for (host, other) in [(ALICE, "192.0.2.2"), (BOB, "192.0.2.1")] {
+            let reached = stage.hosts[host].reached();
+            assert!(reached.contains(&other.to_owned()), "{name}: {reached:?}");
+            assert_eq!(ended(&stage, host), [], "{name}");
+            assert_eq!(stage.hosts[host].agent.call_count(), 1);
+        }
+    }
+}
+
+#[test]
+fn who_is_busy_and_does_not_call_has_refused() {
+    let mut stage = Stage::new();
+    stage.lie = Box::new(|text| {
+        let is_answer = text.starts_with("SIP/2.0 200 ") && text.contains("CSeq: 1 INVITE");
+        Some(match is_answer {
+            true => text.replace("SIP/2.0 200 OK", "SIP/2.0 486 Busy Here"),
+            false => text.to_owned(),
+        })
+    });
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(ended(&stage, ALICE), []);
+    stage.pass(Duration::from_secs(5));
+    let refused = CallProblem::Refused(StatusCode::BUSY_HERE);
+    assert_eq!(ended(&stage, ALICE), [Some(refused)]);
+    stage.pass(Duration::from_secs(20));
+    assert_eq!(ended(&stage, ALICE).len(), 1);
+}
+
+#[test]
 fn both_may_move_at_the_same_moment() {
     let mut stage = Stage::new();
     stage.call(ALICE, "bob");
@@ -125,6 +168,27 @@ fn each_moves_again_while_the_other_is_away() {
 }
 
 #[test]
+fn a_host_that_moves_while_the_directory_is_away_keeps_its_call() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    // Nothing comes back from the directory, for longer than a request is repeated.
+    stage.lie = Box::new(|_| None);
+    stage.move_to(ALICE, "192.0.2.11");
+    stage.pass(Duration::from_secs(40));
+    stage.move_to(ALICE, "192.0.2.12");
+    stage.pass(Duration::from_secs(60));
+    assert_eq!(ended(&stage, ALICE), []);
+    stage.lie = Box::new(|text| Some(text.to_owned()));
+    stage.pass(Duration::from_secs(100));
+    assert_eq!(stage.hosts[BOB].reached().last().unwrap(), "192.0.2.12");
+    for host in [ALICE, BOB] {
+        assert_eq!(ended(&stage, host), []);
+        assert_eq!(stage.hosts[host].agent.call_count(), 1);
+    }
+}
+
+#[test]
 fn a_host_that_has_started_anew_is_found_again() {
     let mut stage = Stage::new();
     stage.call(ALICE, "bob");
@@ -163,6 +227,33 @@ fn who_is_not_known_is_turned_away_and_hears_why() {
 }
 
 #[test]
+fn who_is_not_known_does_not_learn_who_is() {
+    let answers = ["alice", "mallory"].map(|claimed| {
+        let mut stage = Stage::new();
+        // Carol, whom Bob does not know, calls as Alice, whom he knows, and as somebody else.
+        stage.lie = Box::new(move |text| {
+            let is_call = text.starts_with("INVITE sip:bob@");
+            Some(match is_call {
+                true => text.replace("From: <sip:carol@", &format!("From: <sip:{claimed}@")),
+                false => text.to_owned(),
+            })
+        });
+        stage.call(CAROL, "bob");
+        stage.pass(MOMENT);
+        let carol = stage.hosts[CAROL].at.unwrap();
+        let is_final = |(to, bytes): &&(_, Bytes)| {
+            *to == carol && bytes.starts_with(b"SIP/2.0 ") && !bytes.starts_with(b"SIP/2.0 1")
+        };
+        let heard = stage.seen.iter().rfind(is_final);
+        let (_, answer) = heard.unwrap();
+        let text = std::str::from_utf8(answer).unwrap().replace(claimed, "x");
+        assert_eq!(stage.hosts[BOB].events, [], "{claimed}");
+        text.lines().next().unwrap().to_owned()
+    });
+    assert_eq!(answers, ["SIP/2.0 603 Decline"; 2]);
+}
+
+#[test]
 fn a_directory_that_lies_about_addresses_is_not_believed() {
     let mut stage = Stage::new();
     stage.lie = Box::new(|text| {
@@ -177,7 +268,7 @@ fn a_directory_that_lies_about_addresses_is_not_believed() {
     stage.call(ALICE, "bob");
     stage.pass(MOMENT);
     assert_eq!(stage.hosts[BOB].events, []);
-    assert_eq!(ended(&stage, ALICE), [Some(CallProblem::OtherKeyThere)]);
+    assert_eq!(ended(&stage, ALICE), [Some(CallProblem::NotKnownThere)]);
     // The same in the answer.
     stage.lie = Box::new(|text| {
         let lie = |body: &str| body.replace(" 192.0.2.", " 203.0.113.");
@@ -256,6 +347,26 @@ fn a_directory_that_replays_what_was_said_is_not_believed() {
     stage.inject(at, &invite);
     assert_eq!(stage.hosts[BOB].events, before);
     assert_eq!(stage.hosts[BOB].agent.call_count(), 0);
+}
+
+#[test]
+fn what_was_said_before_a_restart_is_not_believed_after_it() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    let at = stage.hosts[BOB].at.unwrap();
+    let mut seen = stage.seen.iter();
+    let is_call = |(to, bytes): &&(_, Bytes)| *to == at && bytes.starts_with(b"INVITE ");
+    let (_, invite) = seen.find(is_call).cloned().unwrap();
+    let kept = stage.hosts[BOB].kept();
+    assert_eq!(kept.len(), 1);
+    for (number, kept, events) in [(1001, BTreeMap::new(), 1), (1002, kept, 0)] {
+        stage.hosts[BOB] = TestHost::restarted("bob", 2, &[("alice", 1)], (number, kept));
+        stage.move_to(BOB, "192.0.2.2");
+        stage.pass(Duration::from_secs(3));
+        stage.inject(at, &invite);
+        assert_eq!(stage.hosts[BOB].events.len(), events, "{number}");
+    }
 }
 
 #[test]

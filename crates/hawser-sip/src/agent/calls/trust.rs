@@ -14,6 +14,13 @@ pub trait Keys: Send {
 
     /// Whether a claim is right. A key that is to be taken on trust becomes known by this.
     fn judge(&mut self, claim: &Claim<'_>) -> Verdict;
+
+    /// The session and version of the latest description that was kept of a host, by its address
+    /// of record.
+    fn latest(&self, name: &str) -> Option<(u64, u64)>;
+
+    /// Keeps those of one that is later, also over a restart: no older one is believed again.
+    fn keep_latest(&mut self, name: &str, latest: (u64, u64));
 }
 
 /// Somebody says who it is.

@@ -153,7 +153,7 @@ impl End {
                 Event::Stray { .. } | Event::Abandoned { .. } => {}
                 Event::Failed { id, .. } => {
                     let method = self.asked.remove(&id).unwrap();
-                    self.session().handle_failure(&method);
+                    self.session().handle_failure(now, &method);
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Hosts with a directory between them, of which a test decides what it does to messages.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,39 +12,24 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use crate::agent::{
     AnnouncerConfig, CallEvent, Claim, HostAgent, Keys, OwnAddress, Place, Verdict, candidates,
 };
-use crate::digest::{Algorithm, Answerer, Secret};
-use crate::directory::{Directory, DirectoryConfig, Output, Reach};
+use crate::digest::{Algorithm, Answerer};
+use crate::directory::{Directory, DirectoryConfig, Output};
 use crate::fields::{Q, Transport};
 use crate::message::{Datagram, Limits, read_datagram};
-use crate::registrar::Users;
+use crate::testing::{Everybody, Everywhere};
 use crate::transaction::Flow;
 use crate::uri::{SipUri, Uri};
-
-struct Everybody;
-
-struct Everywhere;
-
-impl Reach for Everywhere {
-    fn may_reach(&self, address: IpAddr) -> bool {
-        !address.is_loopback()
-    }
-}
-
-impl Users for Everybody {
-    fn secret(&self, username: &str, algorithm: Algorithm) -> Option<Secret> {
-        Some(Secret::new(algorithm, username, "example.org", "p"))
-    }
-
-    fn may_register(&self, _: &str, _: &str) -> bool {
-        true
-    }
-}
 
 /// A key, and the keys of others by their names.
 struct Book {
     own: Ed25519KeyPair,
     known: BTreeMap<String, Vec<u8>>,
+    kept: Kept,
+    keeps: mpsc::Sender<(String, (u64, u64))>,
 }
+
+/// The latest that was heard of each host, over a restart.
+pub(super) type Kept = BTreeMap<String, (u64, u64)>;
 
 impl Keys for Book {
     fn own(&self) -> Vec<u8> {
@@ -64,6 +50,16 @@ impl Keys for Book {
             false => Verdict::Wrong,
         }
     }
+
+    fn latest(&self, name: &str) -> Option<(u64, u64)> {
+        self.kept.get(name).copied()
+    }
+
+    fn keep_latest(&mut self, name: &str, latest: (u64, u64)) {
+        self.kept.insert(name.to_owned(), latest);
+        // Nobody may want to hear of it.
+        let _ = self.keeps.send((name.to_owned(), latest));
+    }
 }
 
 fn pair(seed: u8) -> Ed25519KeyPair {
@@ -83,10 +79,21 @@ pub(super) struct TestHost {
     pub(super) events: Vec<CallEvent>,
     /// When each of them happened.
     pub(super) times: Vec<Instant>,
+    kept: mpsc::Receiver<(String, (u64, u64))>,
 }
 
 impl TestHost {
     pub(super) fn new(name: &str, seed: u8, known: &[(&str, u8)], number: u64) -> Self {
+        Self::restarted(name, seed, known, (number, Kept::new()))
+    }
+
+    /// One that has kept something before it has started with this number.
+    pub(super) fn restarted(
+        name: &str,
+        seed: u8,
+        known: &[(&str, u8)],
+        (number, kept): (u64, Kept),
+    ) -> Self {
         let config = AnnouncerConfig {
             name: sip(&format!("sip:{name}@example.org")),
             transport: Transport::Udp,
@@ -97,9 +104,12 @@ impl TestHost {
             let key = pair(*seed).public_key().as_ref().to_vec();
             (format!("sip:{name}@example.org"), key)
         });
+        let (keeps, kept_since) = mpsc::channel();
         let book = Book {
             own: pair(seed),
             known: known.collect(),
+            kept,
+            keeps,
         };
         // No words of an earlier start.
         let (keys, seed) = (Box::new(book), [seed + 16 * (number % 10) as u8; 32]);
@@ -109,7 +119,13 @@ impl TestHost {
             flow: 0,
             events: Vec::new(),
             times: Vec::new(),
+            kept: kept_since,
         }
+    }
+
+    /// What it keeps for its next start.
+    pub(super) fn kept(&self) -> Kept {
+        self.kept.try_iter().collect()
     }
 
     /// The addresses that it has heard of, the latest last.
