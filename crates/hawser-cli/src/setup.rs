@@ -2,13 +2,14 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use hawser_config::{Config, ConfigError};
 use hawser_control::{LinkState, LinkStatus};
+use hawser_front::peer::ReservedNames;
 use hawser_net::links::{Link, usable};
-use hawser_net::store::StateDir;
+use hawser_net::store::{NameStore, StateDir};
 use hawser_session::{SctpPaths, TransportChoice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
@@ -70,6 +71,12 @@ impl Setup {
         let mut setup = self.clone();
         setup.config.session.transport = named.unwrap_or(setup.config.session.transport);
         setup
+    }
+
+    /// Host names of the book of known hosts.
+    pub(crate) fn reserved_names(&self) -> anyhow::Result<ReservedNames> {
+        let store = NameStore::open(&self.state)?;
+        Ok(ReservedNames::new(Arc::new(store)))
     }
 
     /// With these paths for associations, where they were named on the command line.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
 use tokio::time::Instant;
 
-use crate::bonded::{BondDialer, SessionDialer as _};
+use crate::bonded::{BondDialer, Bonded, SessionDialer as _};
 use crate::connect::ConnectOptions;
 use crate::connection::{
     Counted, Decided, LinkResolver, Origin, OverLinks, RememberingResolver, SharedDirector, TcpVia,
@@ -22,7 +22,7 @@ use crate::connection::{
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
-use crate::peer::{DialByName, NamedPeers, PeerSessions, Peers, Remote, Sessions};
+use crate::peer::{DialByName, PeerSessions, Peers, Remote, Sessions};
 use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
@@ -67,11 +67,10 @@ impl ConnectionDialer {
         }
     }
 
-    /// Opens connections to hosts that are known by name over sessions with them, and never in
-    /// another way.
+    /// Opens connections to hosts that are known by name by `named`, and never in another way.
     #[must_use]
-    pub fn knowing(self, named: Option<Arc<NamedPeers>>) -> Self {
-        let named = named.map(|named| named as _);
+    pub fn knowing(self, named: Arc<dyn DialByName<Bonded>>) -> Self {
+        let named = Some(named);
         Self { named, ..self }
     }
 

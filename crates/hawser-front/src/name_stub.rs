@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::connection::SharedDirector;
+use crate::peer::ReservedNames;
 use answering::{Answering, Meant};
 pub use known::KnownNames;
 use limits::Limits;
@@ -43,19 +44,24 @@ pub struct NameStub {
 
 impl NameStub {
     /// Answers for the name servers of this machine, with the help of the links that `director`
-    /// allows for names. Follows servers as they come.
-    pub async fn start(director: SharedDirector) -> Self {
-        Self::start_noting(director, KnownNames::default()).await
+    /// allows for names. Nobody is asked for `reserved` ones. Follows servers as they come.
+    pub async fn start(director: SharedDirector, reserved: ReservedNames) -> Self {
+        Self::start_noting(director, reserved, KnownNames::default()).await
     }
 
     /// As [`Self::start`]; the addresses in answers are noted in `known`.
-    pub async fn start_noting(director: SharedDirector, known: KnownNames) -> Self {
+    pub async fn start_noting(
+        director: SharedDirector,
+        reserved: ReservedNames,
+        known: KnownNames,
+    ) -> Self {
         let links = move || director.with(|director, _| director.links_for_names());
-        Self::start_with(Names::new(), known, links).await
+        Self::start_with(Names::new(), reserved, known, links).await
     }
 
     async fn start_with(
         names: Names,
+        reserved: ReservedNames,
         known: KnownNames,
         links: impl Fn() -> Vec<Link> + Send + Sync + 'static,
     ) -> Self {
@@ -63,6 +69,7 @@ impl NameStub {
         let mut open = OpenPorts {
             answering: Arc::new(Answering {
                 names,
+                reserved,
                 known,
                 links: Box::new(links),
                 limits: Limits::default(),

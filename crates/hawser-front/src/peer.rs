@@ -18,6 +18,7 @@ mod names;
 mod offers;
 mod peers;
 mod remote;
+mod reserved;
 mod sessions;
 mod settings;
 
@@ -27,5 +28,6 @@ pub use named::{DialByName, NamedPeers, NamedPeersSettings, StartClient};
 pub use offers::Offers;
 pub use peers::Peers;
 pub use remote::Remote;
+pub use reserved::ReservedNames;
 pub use sessions::{PeerSessions, Sessions};
 pub use settings::PeerSettings;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use hawser_config::Config;
+use hawser_front::name_stub::NameStub;
 use hawser_net::links::{LinkMonitor, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::{Class, GatewayUse};
@@ -58,11 +59,10 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         by_gateway: target.is_some(),
         routes: Routes::default(),
     };
-    if target.is_none() && args.mode == Mode::Bonded {
-        bail!("--mode bonded: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
-    }
-    if target.is_none() && args.tun {
-        bail!("--tun: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
+    if target.is_none()
+        && let Some(flag) = needs_gateway(args)
+    {
+        bail!("{flag}: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
     }
     let kernel = match args.tun {
         true => None,
@@ -75,6 +75,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     };
     let direct = Direct::start(&config, links.clone(), &rules, followed.clone()).await;
     let sources = Sources {
+        names: NameStub::start(direct.director(), setup.reserved_names()?).await,
         direct: &direct,
         links: links.clone(),
         rules: followed,
@@ -84,7 +85,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         (None, None) => {
             let rules = (&rules, sources.rules.clone());
             match peering(setup, (&config, args.mode), &links, rules) {
-                Ok(peering) => run_shimmed(setup, args, &direct, peering, leads_out).await,
+                Ok(peering) => run_shimmed(setup, args, sources, peering, leads_out).await,
                 Err(error) => Err(error),
             }
         }
@@ -95,6 +96,14 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     };
     direct.finish().await;
     ended
+}
+
+/// The flag that has everything go over a gateway.
+fn needs_gateway(args: &RunArgs) -> Option<&'static str> {
+    match args.mode {
+        Mode::Bonded => Some("--mode bonded"),
+        _ => args.tun.then_some("--tun"),
+    }
 }
 
 /// Looks for peers among destinations, unless that is not wanted.
@@ -130,15 +139,12 @@ async fn run_with_gateway(
     let by_gateway = ByGateway::start(Arc::clone(&client), sources.direct.director(), usage);
     let dialer = Arc::new(sources.direct.dialer(Some(by_gateway.dialer()), None));
     let ended = match kernel {
-        _ if args.tun => enclosed::run(args, &client, sources.direct.director()).await,
+        _ if args.tun => enclosed::run(args, &client, sources.names).await,
         Some(kernel) => {
             let how = (config.connection.scheduler, usage);
             kernel.run_bonded(args, dialer, how, sources).await
         }
-        None => {
-            let director = sources.direct.director();
-            shimmed::run(setup, args, (dialer, director), leads_out).await
-        }
+        None => shimmed::run(setup, args, (dialer, sources.names), leads_out).await,
     };
     keeping.finish(&client).await;
     client.close(END_PATIENCE).await;
@@ -150,12 +156,13 @@ async fn run_with_gateway(
 async fn run_shimmed(
     setup: &Setup,
     args: &RunArgs,
-    direct: &Direct,
+    sources: Sources<'_>,
     peering: Option<Peering>,
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {
-    let dialer = Arc::new(direct.dialer(None, peering.as_ref().map(Peering::peers)));
-    let by = (dialer, direct.director());
+    let peers = peering.as_ref().map(Peering::peers);
+    let dialer = Arc::new(sources.direct.dialer(None, peers));
+    let by = (dialer, sources.names);
     let ended = shimmed::run(setup, args, by, leads_out).await;
     if let Some(peering) = peering {
         peering.sessions.close(END_PATIENCE).await;

@@ -12,6 +12,7 @@ use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::KnownNames;
+use hawser_front::peer::ReservedNames;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::Client;
@@ -72,10 +73,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     for peer in &args.peers {
         peering::enrol(setup, peer, &config.links, &links, &rules)?;
     }
-    let target = target(setup, args, &config, &rules)?;
-    if target.is_none() && lans.is_some() {
-        return Err(Usage(LAN_WITHOUT_GATEWAY.to_owned()).into());
-    }
+    let target = target(setup, args, (&config, lans.is_some()), &rules)?;
     let mut subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
     subject.kill_switch = kill_switch.as_ref().map(KillSwitch::since);
     let gateway = match target {
@@ -93,6 +91,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         registration: registration.as_ref(),
         machine: ThisMachine::new(own.clone()),
         own,
+        reserved: setup.reserved_names()?,
     };
     let served = way.serve(&daemon, proxy, subject, lans).await;
     if let Some(gateway) = gateway {
@@ -109,15 +108,18 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
 fn target(
     setup: &Setup,
     args: &UpArgs,
-    config: &UpConfig,
+    (config, is_needed): (&UpConfig, bool),
     rules: &LinkRuleStore,
 ) -> anyhow::Result<Option<Target>> {
-    if args.direct {
-        return Ok(None);
-    }
     let gateway = config.gateway.as_ref();
-    let target = Target::find(setup, &setup.state, gateway, &config.links, rules)?;
-    if target.is_none() {
+    let target = match args.direct {
+        true => None,
+        false => Target::find(setup, &setup.state, gateway, &config.links, rules)?,
+    };
+    if target.is_none() && is_needed {
+        return Err(Usage(LAN_WITHOUT_GATEWAY.to_owned()).into());
+    }
+    if target.is_none() && !args.direct {
         tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
     }
     Ok(target)
@@ -222,6 +224,8 @@ struct Serving<'a> {
     registration: Option<&'a Wanted>,
     machine: ThisMachine,
     own: OwnAddresses,
+    /// Names of the book of known hosts.
+    reserved: ReservedNames,
 }
 
 impl Serving<'_> {
@@ -257,21 +261,23 @@ impl Serving<'_> {
             subject.peer.clone_from(&gateway.peer);
         }
         let datagrams = direct.datagrams().guarding(self.machine.clone());
+        let datagrams = match &by_gateway {
+            Some(it) => it.datagrams(datagrams, director.clone()),
+            None => Arc::new(datagrams),
+        };
         let port = Port {
             daemon,
             proxy,
             subject,
-            datagrams: match &by_gateway {
-                Some(it) => it.datagrams(datagrams, director.clone()),
-                None => Arc::new(datagrams),
-            },
+            datagrams: self.reserved.guarding(datagrams),
         };
-        let dialer = direct.dialer(
-            by_gateway.as_ref().map(ByGateway::dialer),
-            peering.as_ref().map(Peering::peers),
-        );
+        let peers = peering.as_ref().map(Peering::peers);
+        let dialer = direct.dialer(by_gateway.as_ref().map(ByGateway::dialer), peers);
         let dialer = dialer.guarding(self.machine.clone());
-        let dialer = dialer.knowing(by_name.as_ref().map(ByName::peers));
+        let dialer = dialer.knowing(match &by_name {
+            Some(by_name) => by_name.peers(),
+            None => Arc::new(self.reserved.clone()),
+        });
         let served = self.serve_by(dialer, director, port, lans).await;
         if let Some(by_name) = by_name {
             by_name.end().await;
@@ -323,6 +329,7 @@ impl Serving<'_> {
             machine: self.programs == Some(&CaptureScope::System),
             lans,
             names,
+            reserved: self.reserved.clone(),
         };
         let (links, director) = (self.links.clone(), director.clone());
         CarriedPackets::start(senders, client, links, director, kill_switch)
@@ -352,6 +359,7 @@ impl Serving<'_> {
             gateway: usage,
             packets: packets.as_ref().and_then(CarriedPackets::of_machine),
             names,
+            reserved: self.reserved.clone(),
         });
         let captured = match capturing {
             Some(capturing) => Some(capturing.start(&dialer).await),

@@ -1,8 +1,11 @@
 //! The hosts that are known by name: `hawser peers add`, `list` and `remove`.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+
 use serde_json::Value;
 
-use super::program::Place;
+use super::program::{Place, until};
 
 fn key(place: &Place, state: &str) -> String {
     let ended = place.run(state, &["peers", "key"]);
@@ -38,6 +41,58 @@ fn a_host_is_known_by_its_key_until_it_is_removed() {
         .run("alice", &["peers", "remove", "bob@example.org"])
         .expect(1, "bob@example.org is not known");
 }
+
+#[test]
+fn a_known_name_is_refused_where_nothing_leads_to_its_host() {
+    let place = Place::new();
+    let bob = key(&place, "bob");
+    let added = place.run("alice", &["peers", "add", "bob@example.org", &bob]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let up = place.launch("alice", &["up", "--direct", "--listen", "127.0.0.1:0"]);
+    let listens = || up.listen(&place).is_some();
+    until("the proxy listens", listens, || up.log());
+    let proxy: SocketAddr = up.listen(&place).unwrap().parse().unwrap();
+    let is_told = |what: &str| until(what, || up.log().contains(what), || up.log());
+    let name = b"bob.example.org";
+    let to_bob = [&[3, name.len() as u8], &name[..], &[0, 7]].concat();
+
+    // Without `--name`.
+    let mut stream = greeted(proxy);
+    stream
+        .write_all(&[&[5, 1, 0][..], &to_bob].concat())
+        .unwrap();
+    let mut answer = [0; 10];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[1], UNREACHABLE, "{}", up.log());
+    is_told("which `hawser up --name` alone reaches");
+
+    // By datagrams.
+    let mut stream = greeted(proxy);
+    stream.write_all(&[5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    let port = u16::from_be_bytes([answer[8], answer[9]]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let datagram = [&[0, 0, 0][..], &to_bob, b"here"].concat();
+    socket.send_to(&datagram, ("127.0.0.1", port)).unwrap();
+    is_told("which are reached by TCP alone");
+    let dropped = || {
+        let status = place.status("alice").unwrap();
+        status["counters"]["proxy-datagrams-dropped"] == 1
+    };
+    until("it is dropped", dropped, || up.log());
+    up.end();
+}
+
+/// A connection to a proxy by SOCKS5 that waits for a request.
+fn greeted(proxy: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(proxy).unwrap();
+    stream.write_all(&[5, 1, 0]).unwrap();
+    stream.read_exact(&mut [0; 2]).unwrap();
+    stream
+}
+
+/// SOCKS5: host unreachable.
+const UNREACHABLE: u8 = 4;
 
 #[test]
 fn an_invite_says_whose_key_a_name_has() {

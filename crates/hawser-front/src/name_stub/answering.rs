@@ -4,14 +4,18 @@ use std::net::SocketAddr;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
+use hawser_types::HostName;
 use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure};
 
 use super::known::KnownNames;
 use super::limits::Limits;
+use crate::peer::ReservedNames;
 
 /// The names, the links that help, and what is in flight.
 pub(super) struct Answering {
     pub(super) names: Names,
+    /// Nobody is asked for them.
+    pub(super) reserved: ReservedNames,
     /// Names of the addresses that were answered.
     pub(super) known: KnownNames,
     pub(super) links: Box<dyn Fn() -> Vec<Link> + Send + Sync>,
@@ -31,6 +35,9 @@ impl Answering {
     /// The answer to `query`. If there is none, the answer says that nobody could find out, so that
     /// a program on a machine without links need not wait. None for what is no question.
     pub(super) async fn answer(&self, query: &[u8], meant: Meant) -> Option<Vec<u8>> {
+        if self.is_reserved(query) {
+            return failure(query);
+        }
         let server = match meant {
             Meant::For(server) => server,
             Meant::ForAny => {
@@ -54,6 +61,12 @@ impl Answering {
                 failure(query)
             }
         }
+    }
+
+    fn is_reserved(&self, query: &[u8]) -> bool {
+        let name = DnsQuestion::decode(query).map(|question| question.name());
+        let name: Option<HostName> = name.ok().and_then(|name| name.parse().ok());
+        name.is_some_and(|name| self.reserved.has(&name))
     }
 
     /// The same as far as it fits what the program takes in a datagram.

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hawser_net::store::{NameStore, StateDir};
 use hawser_wire::dns::{AddressRecord, DnsQuestion};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -78,12 +79,21 @@ fn question(number: u16) -> Vec<u8> {
 
 /// A port that answers for `server` without the help of links.
 async fn port_for(server: SocketAddr) -> (Port, SocketAddr) {
-    port_noting(server, KnownNames::default()).await
+    port_noting(server, KnownNames::default(), reserved()).await
 }
 
-async fn port_noting(server: SocketAddr, known: KnownNames) -> (Port, SocketAddr) {
+fn reserved() -> ReservedNames {
+    ReservedNames::default()
+}
+
+async fn port_noting(
+    server: SocketAddr,
+    known: KnownNames,
+    reserved: ReservedNames,
+) -> (Port, SocketAddr) {
     let answering = Answering {
         names: Names::with_root("/nonexistent".into()),
+        reserved,
         known,
         links: Box::new(Vec::new),
         limits: Limits::default(),
@@ -172,7 +182,7 @@ async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
         socket.send_to(&answer, from).await.unwrap();
     });
     let known = KnownNames::default();
-    let (_port, address) = port_noting(server, known.clone()).await;
+    let (_port, address) = port_noting(server, known.clone(), reserved()).await;
     ask(&asker(address).await, &question(7)).await;
     let name = known.name([192, 0, 2, 7].into());
     assert_eq!(name.as_deref(), Some("www.example.org"));
@@ -182,7 +192,7 @@ async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
 async fn other_hosts_get_answers_to_questions_and_nothing_else() {
     // A machine that knows no name server.
     let names = Names::with_root("/nonexistent".into());
-    let stub = NameStub::start_with(names, KnownNames::default(), Vec::new).await;
+    let stub = NameStub::start_with(names, reserved(), KnownNames::default(), Vec::new).await;
     let (listener, socket) = ports().await;
     let address = listener.local_addr().unwrap();
     let _port = stub.answer_at(listener, socket).unwrap();
@@ -197,6 +207,27 @@ async fn other_hosts_get_answers_to_questions_and_nothing_else() {
     assert_eq!(read(&mut stream).await, Some(failure));
     write(&mut stream, &update).await;
     assert_eq!(read(&mut stream).await, None);
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_the_name_of_a_host_in_the_book() {
+    let (server, heard) = server(40).await;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+    let store = NameStore::open(&dir).unwrap();
+    store
+        .add(&"www@example.org".parse().unwrap(), None)
+        .unwrap();
+    let book = ReservedNames::new(Arc::new(store));
+    let (_port, address) = port_noting(server, KnownNames::default(), book).await;
+    let query = question(7);
+    let failure = hawser_wire::dns::failure(&query).unwrap();
+    let socket = asker(address).await;
+    assert_eq!(ask(&socket, &query).await, failure);
+    assert_eq!(heard.load(Ordering::Relaxed), 0);
+    let other = "ftp.example.org".parse().unwrap();
+    let query = DnsQuestion::encode(8, &other, AddressRecord::A);
+    assert_eq!(ask(&socket, &query).await, answer(&query, 40));
 }
 
 #[tokio::test]
@@ -236,7 +267,7 @@ async fn servers_of_the_machine_have_ports_as_they_come() {
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
     std::fs::write(&config, "nameserver 127.0.0.53\nnameserver fe80::1%2\n").unwrap();
     let names = Names::with_root(root.path().to_path_buf());
-    let stub = NameStub::start_with(names, KnownNames::default(), Vec::new).await;
+    let stub = NameStub::start_with(names, reserved(), KnownNames::default(), Vec::new).await;
     let mut ports = stub.ports();
     let known = |ports: &StubPorts| -> Vec<IpAddr> { ports.borrow().keys().copied().collect() };
     let first: IpAddr = "127.0.0.53".parse().unwrap();

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_config::IpNet;
-use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::NameStub;
 use hawser_front::packets::{PacketTunnel, Terms, Wish};
 use hawser_net::client::Client;
@@ -20,17 +19,17 @@ use super::child::Child;
 use crate::args::RunArgs;
 use crate::setup::asked_to_end;
 
-/// Runs the program to its end, with its packets carried over the gateway of `client`, and names
-/// found over the links of `director`.
+/// Runs the program to its end, with its packets carried over the gateway of `client`, and its
+/// questions for names answered by `names`.
 pub(super) async fn run(
     args: &RunArgs,
     client: &Arc<Client>,
-    director: SharedDirector,
+    names: NameStub,
 ) -> anyhow::Result<ExitCode> {
     let tunnel = PacketTunnel::open(client, Wish::default()).await;
     let tunnel = tunnel.context("--tun")?;
     let terms = tunnel.terms();
-    let names = Arc::new(NameStub::start(director).await);
+    let names = Arc::new(names);
     let servers = servers_file(&terms).context("can't write the program's resolv.conf")?;
     let enclosure = Enclosure::prepare().context("can't make a network for the program")?;
     let command = command(args, &enclosure, &terms, &servers)?;

@@ -30,6 +30,8 @@ pub(super) struct Sources<'a> {
     pub(super) direct: &'a Direct,
     pub(super) links: Links,
     pub(super) rules: ConnectionRules,
+    /// Answers what the program asks name servers.
+    pub(super) names: NameStub,
 }
 
 impl Kernel {
@@ -82,8 +84,8 @@ impl Kernel {
             .enter(&mut command)
             .context("can't start the program in a control group")?;
         let director = sources.direct.director();
-        let mut places = KernelPlaces::new(self.capture, director.clone())?;
-        places.answer_names(NameStub::start(director).await);
+        let mut places = KernelPlaces::new(self.capture, director)?;
+        places.answer_names(sources.names);
         let rules = Arc::clone(&sources.rules.borrow());
         places.fill(&rules).await?;
         let child = match Child::start(command)? {

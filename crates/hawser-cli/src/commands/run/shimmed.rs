@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_capture::process::Process;
 use hawser_capture::shim::{Admit, Open, Registry, ShimFile, ShimServer, unaffected};
-use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::NameStub;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
@@ -22,18 +21,15 @@ use crate::args::RunArgs;
 use crate::daemon::proxy::links::Links;
 use crate::setup::Setup;
 
-/// Runs the program with its connections made by `dialer`, and names found over the links of
-/// `director`.
+/// Runs the program with its connections made by `dialer`, and its questions for names answered by
+/// `names`.
 pub(super) async fn run<D: Dialer>(
     setup: &Setup,
     args: &RunArgs,
-    (dialer, director): (Arc<D>, SharedDirector),
+    (dialer, names): (Arc<D>, NameStub),
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {
-    let admission = Admission {
-        leads_out,
-        names: NameStub::start(director).await,
-    };
+    let admission = Admission { leads_out, names };
     let shims = ShimServer::start(admission).context("can't hear of the program's connections")?;
     let registry = shims.registry().clone();
     let server = RedirectServer::bind(dialer, Announced(registry.clone()))

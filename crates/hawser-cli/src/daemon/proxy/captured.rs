@@ -10,6 +10,7 @@ use hawser_capture::{Capture, CarriedFamilies, Origins, Settings, mount_point};
 use hawser_config::CaptureScope;
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::name_stub::{KnownNames, NameStub};
+use hawser_front::peer::ReservedNames;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::bind::own_mark;
@@ -42,6 +43,8 @@ pub(crate) struct Capturing<'a> {
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
     /// Takes the names that programs ask for.
     pub(crate) names: KnownNames,
+    /// Names that nobody else is asked for.
+    pub(crate) reserved: ReservedNames,
 }
 
 /// Capturing goes on for as long as this lives.
@@ -72,7 +75,7 @@ impl Capturing<'_> {
         if let Some(packets) = self.packets {
             places.follow_packets(packets);
         }
-        places.answer_names(NameStub::start_noting(self.director, self.names).await);
+        places.answer_names(NameStub::start_noting(self.director, self.reserved, self.names).await);
         tracing::info!(%scope, "connections are captured");
         Ok(Captured {
             places: tokio::spawn(places.run(self.rules)),

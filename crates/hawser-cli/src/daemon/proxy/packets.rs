@@ -8,6 +8,7 @@ use hawser_capture::CarriedFamilies;
 use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::packets::{Inner, PacketTunnel, TunnelError, Wish};
+use hawser_front::peer::ReservedNames;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up, until_lost};
 use hawser_net::unix_time::UnixTime;
@@ -36,6 +37,8 @@ pub(crate) struct Senders {
     pub(crate) lans: Option<LanCapture>,
     /// Takes the names that they ask for.
     pub(crate) names: KnownNames,
+    /// Names that nobody else is asked for.
+    pub(crate) reserved: ReservedNames,
 }
 
 impl CarriedPackets {
@@ -140,9 +143,9 @@ impl Carrying {
         };
         set_up(&device, &wanted).await?;
         let tun = Tun::new(file)?;
-        let names = Arc::new(
-            NameStub::start_noting(self.director.clone(), self.senders.names.clone()).await,
-        );
+        let (director, senders) = (self.director.clone(), &self.senders);
+        let (reserved, names) = (senders.reserved.clone(), senders.names.clone());
+        let names = Arc::new(NameStub::start_noting(director, reserved, names).await);
         let begun = self.lead_to(&device, terms.client, &names);
         let (routes, lans) = begun.await?;
         tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");

@@ -1,0 +1,210 @@
+//! Host names that are those of hosts in the book, wherever programs may ask for them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use hawser_net::store::NameStore;
+use hawser_types::{Host, HostName};
+use tokio::io::ReadBuf;
+
+use super::named::DialByName;
+use crate::connection::Origin;
+use crate::datagram::{DatagramPort, DatagramPorts};
+use crate::destination::Destination;
+use crate::transport::DialError;
+
+/// Host names that lead to a host of the book over a session with it, or nowhere.
+///
+/// Name servers are never asked for them, neither here nor at the gateway: that would tell others
+/// whom this host knows, and whoever answers could take that host's place.
+#[derive(Clone, Debug, Default)]
+pub struct ReservedNames(Option<Arc<NameStore>>);
+
+impl ReservedNames {
+    /// The names of this book.
+    pub fn new(store: Arc<NameStore>) -> Self {
+        Self(Some(store))
+    }
+
+    /// Whether a host of this name is in the book, as it is now.
+    pub fn has(&self, host: &HostName) -> bool {
+        self.0.as_ref().is_some_and(|store| {
+            if let Err(error) = store.reload_if_changed() {
+                tracing::warn!(%error, "the names that are known can't be read again");
+            }
+            store.by_host(host).is_some()
+        })
+    }
+
+    /// The same ports, by which nothing is sent to these names.
+    pub fn guarding(&self, ports: Arc<dyn DatagramPorts>) -> Arc<dyn DatagramPorts> {
+        match self.0 {
+            Some(_) => Arc::new(GuardedPorts {
+                names: self.clone(),
+                ports,
+            }),
+            None => ports,
+        }
+    }
+}
+
+/// Where no sessions with hosts by name begin: connections to them are refused.
+impl<S> DialByName<S> for ReservedNames {
+    fn dial<'a>(
+        &'a self,
+        host: &Host,
+        _: u16,
+        _: &'a Origin,
+    ) -> Option<BoxFuture<'a, Result<S, DialError>>> {
+        let Host::Name(name) = host else {
+            return None;
+        };
+        if !self.has(name) {
+            return None;
+        }
+        tracing::warn!(host = %name,
+            "this name is in the book of known hosts, which `hawser up --name` alone reaches");
+        Some(Box::pin(async { Err(DialError::HostUnreachable) }))
+    }
+}
+
+struct GuardedPorts {
+    names: ReservedNames,
+    ports: Arc<dyn DatagramPorts>,
+}
+
+impl DatagramPorts for GuardedPorts {
+    fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
+        Ok(Box::new(GuardedPort {
+            names: self.names.clone(),
+            port: self.ports.open(asker)?,
+            judged: None,
+        }))
+    }
+}
+
+struct GuardedPort {
+    names: ReservedNames,
+    port: Box<dyn DatagramPort>,
+    /// The name that was asked for last, and whether it is reserved: it is asked for many times.
+    judged: Option<(HostName, bool)>,
+}
+
+impl GuardedPort {
+    fn is_reserved(&mut self, name: &HostName) -> bool {
+        if let Some((judged, is_reserved)) = &self.judged
+            && judged == name
+        {
+            return *is_reserved;
+        }
+        let is_reserved = self.names.has(name);
+        if is_reserved {
+            tracing::warn!(host = %name,
+                "this name is in the book of known hosts, which are reached by TCP alone");
+        }
+        self.judged = Some((name.clone(), is_reserved));
+        is_reserved
+    }
+}
+
+impl DatagramPort for GuardedPort {
+    fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool {
+        match &destination.host {
+            Host::Name(name) if self.is_reserved(name) => false,
+            _ => self.port.send(destination, payload),
+        }
+    }
+
+    fn set_call(&mut self, destination: &Destination, is_call: bool) {
+        self.port.set_call(destination, is_call);
+    }
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<SocketAddr> {
+        self.port.poll_receive(cx, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use hawser_net::store::StateDir;
+
+    use super::*;
+
+    /// Counts what is sent.
+    #[derive(Clone, Default)]
+    struct Counting(Arc<AtomicUsize>);
+
+    impl DatagramPorts for Counting {
+        fn open(&self, _: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl DatagramPort for Counting {
+        fn send(&mut self, _: &Destination, _: &[u8]) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+
+        fn poll_receive(&mut self, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<SocketAddr> {
+            Poll::Pending
+        }
+    }
+
+    fn book() -> (tempfile::TempDir, Arc<NameStore>) {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        (folder, Arc::new(NameStore::open(&dir).unwrap()))
+    }
+
+    fn destination(host: &str) -> Destination {
+        Destination::new(host.parse().unwrap(), 53)
+    }
+
+    #[tokio::test]
+    async fn names_of_the_book_are_refused_and_all_others_are_not_its_matter() {
+        let (_folder, store) = book();
+        let names = ReservedNames::new(Arc::clone(&store));
+        let origin = Origin::default();
+        let dial = |host: &str| -> Option<BoxFuture<'_, Result<(), DialError>>> {
+            names.dial(&host.parse().unwrap(), 22, &origin)
+        };
+        assert!(dial("bob.example.org").is_none());
+        // Also one that becomes known later.
+        store
+            .add(&"bob@example.org".parse().unwrap(), None)
+            .unwrap();
+        let refused = dial("Bob.example.org.").expect("the name is known").await;
+        assert_eq!(refused, Err(DialError::HostUnreachable));
+        for other in ["example.org", "carol.example.org", "192.0.2.1"] {
+            assert!(dial(other).is_none(), "{other}");
+        }
+        let nothing = ReservedNames::default();
+        assert!(!nothing.has(&"bob.example.org".parse().unwrap()));
+    }
+
+    #[test]
+    fn no_datagram_goes_to_a_name_of_the_book() {
+        let (_folder, store) = book();
+        store
+            .add(&"bob@example.org".parse().unwrap(), None)
+            .unwrap();
+        let sent = Counting::default();
+        let ports = ReservedNames::new(store).guarding(Arc::new(sent.clone()));
+        let mut port = ports.open(Origin::default()).unwrap();
+        for (host, expected) in [
+            ("bob.example.org", false),
+            ("bob.example.org", false),
+            ("www.example.org", true),
+            ("bob.example.org.", false),
+            ("192.0.2.1", true),
+        ] {
+            assert_eq!(port.send(&destination(host), b"x"), expected, "{host}");
+        }
+        assert_eq!(sent.0.load(Ordering::Relaxed), 2);
+    }
+}
