@@ -1,6 +1,7 @@
 //! The signals of links, from whoever tells them, and which links are to be left for them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hawser_control::{SignalSource, SignalStatus};
 use hawser_sched::signal::{SignalJudge, SignalThresholds};
@@ -28,6 +29,8 @@ struct LinkSignal {
     judge: SignalJudge,
     source: SignalSource,
     radio: Radio,
+    /// Time when the last reading is forgotten, since the source knows nothing of the link.
+    forgotten_at: Option<Instant>,
 }
 
 impl Signals {
@@ -40,16 +43,21 @@ impl Signals {
     }
 
     /// Takes in what a source says. What the user says goes before what the radio says, until the
-    /// user takes it back or the link loses its carrier.
+    /// user takes it back or the link loses its carrier. What the radio has said holds for a while
+    /// after it says nothing: a reading may fail, and a link that fades is no better by that.
     pub(super) fn handle_reading(&mut self, now: Instant, link: &str, reading: Reading) {
         let by_user = |it: &LinkSignal| it.source == SignalSource::User;
-        let known = self.links.get(link);
-        if reading.source != SignalSource::User && known.is_some_and(by_user) {
+        let known = self.links.get_mut(link);
+        if reading.source != SignalSource::User && known.as_deref().is_some_and(by_user) {
             return;
         }
         let Some(strength) = reading.strength else {
-            if known.is_some_and(|known| known.source == reading.source) {
-                self.links.remove(link);
+            match known.filter(|known| known.source == reading.source) {
+                Some(known) if by_user(known) => drop(self.links.remove(link)),
+                Some(known) => {
+                    known.forgotten_at.get_or_insert(now + FORGET_AFTER);
+                }
+                None => {}
             }
             return;
         };
@@ -64,7 +72,9 @@ impl Signals {
             judge: SignalJudge::new(thresholds),
             source: reading.source,
             radio: reading.radio,
+            forgotten_at: None,
         });
+        signal.forgotten_at = None;
         // Strengths of another radio, or of someone else, continue no trend.
         if (signal.source, signal.radio) != (reading.source, reading.radio) {
             (signal.source, signal.radio) = (reading.source, reading.radio);
@@ -75,6 +85,8 @@ impl Signals {
 
     /// Takes note of the time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
+        let is_known = |it: &LinkSignal| it.forgotten_at.is_none_or(|at| at > now);
+        self.links.retain(|_, signal| is_known(signal));
         for signal in self.links.values_mut() {
             signal.judge.handle_timeout(now);
         }
@@ -83,7 +95,8 @@ impl Signals {
     /// Returns when to call [`Self::handle_timeout`].
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let all = self.links.values();
-        all.filter_map(|signal| signal.judge.poll_timeout()).min()
+        let times = all.flat_map(|it| [it.judge.poll_timeout(), it.forgotten_at]);
+        times.flatten().min()
     }
 
     /// Forgets the signals of all links but those of which this is true.
@@ -117,6 +130,8 @@ impl Signals {
     }
 }
 
+/// Wi-Fi is read twice a second. A link that has lost its access point soon loses its carrier.
+const FORGET_AFTER: Duration = Duration::from_secs(10);
 /// Interfaces come and go under ever new names.
 const MAX_LINKS: usize = 256;
 
@@ -154,7 +169,28 @@ mod tests {
         assert_eq!(tell(User, None), None);
         assert_eq!(tell(Kernel, Some(-52)), Some((Kernel, -52, good)));
         assert_eq!(tell(SignalSource::Modem, None), Some((Kernel, -52, good)));
-        assert_eq!(tell(Kernel, None), None);
+    }
+
+    #[test]
+    fn a_reading_that_is_missing_makes_no_fading_link_good_and_a_silent_radio_is_forgotten() {
+        let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+        let mut signals = Signals::default();
+        let kernel = |dbm| reading(SignalSource::Kernel, dbm);
+        signals.handle_reading(at(0), "wlan0", kernel(Some(-85)));
+        signals.handle_reading(at(500), "wlan0", kernel(None));
+        assert_eq!(fading(&signals), ["wlan0"]);
+        // It still does when it is read again, in time: between the thresholds.
+        signals.handle_reading(at(1000), "wlan0", kernel(Some(-77)));
+        signals.handle_timeout(at(60_000));
+        assert_eq!(fading(&signals), ["wlan0"]);
+        signals.handle_reading(at(60_000), "wlan0", kernel(None));
+        let due = at(60_000) + FORGET_AFTER;
+        assert_eq!(signals.poll_timeout(), Some(due));
+        signals.handle_timeout(at(69_999));
+        assert_eq!(fading(&signals), ["wlan0"]);
+        signals.handle_timeout(due);
+        assert_eq!(signals.status("wlan0"), None);
+        assert_eq!(signals.poll_timeout(), None);
     }
 
     #[test]
