@@ -154,7 +154,7 @@ impl BindingTable {
 /// Returns the database with its format.
 fn prepare(path: &Path) -> rusqlite::Result<(Connection, i64)> {
     let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let database = Connection::open_with_flags(path, flags)?;
+    let mut database = Connection::open_with_flags(path, flags)?;
     let verdict: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
@@ -164,7 +164,9 @@ fn prepare(path: &Path) -> rusqlite::Result<(Connection, i64)> {
     database.execute_batch("PRAGMA synchronous = NORMAL")?;
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version == 0 {
-        database.execute_batch(SCHEMA)?;
+        let change = database.transaction()?;
+        change.execute_batch(SCHEMA)?;
+        change.commit()?;
         return Ok((database, KNOWN));
     }
     Ok((database, version))
@@ -198,7 +200,8 @@ const DELETE: &str = "DELETE FROM binding WHERE address = ?1";
 const INSERT: &str = "INSERT INTO binding (address, place, contact, q, expires, updated, call_id, \
      cseq, path, instance, reg_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 const KNOWN: i64 = 1;
-const SCHEMA: &str = "CREATE TABLE binding (
+/// Earlier versions made the table first and the number after it, and could be killed between.
+const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS binding (
         address TEXT NOT NULL,
         place INTEGER NOT NULL,
         contact TEXT NOT NULL,
@@ -254,6 +257,24 @@ mod tests {
         table.keep(&[("sip:a@b".to_owned(), Vec::new())]).unwrap();
         let loaded = BindingTable::open(&path).unwrap().load().unwrap();
         assert_eq!(loaded, [("sip:b@b".to_owned(), one)].into());
+    }
+
+    #[test]
+    fn a_file_whose_making_was_cut_short_is_made_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory.db");
+        let (table, _) = SCHEMA.split_once("PRAGMA").unwrap();
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(table)
+            .unwrap();
+        let mut table = BindingTable::open(&path).unwrap();
+        let one = vec![binding("<sip:a@192.0.2.1>", None)];
+        let changes = [("sip:a@b".to_owned(), one)];
+        table.keep(&changes).unwrap();
+        drop(table);
+        let loaded = BindingTable::open(&path).unwrap().load().unwrap();
+        assert_eq!(loaded, BTreeMap::from(changes));
     }
 
     #[test]
