@@ -105,34 +105,54 @@ pub enum LanError {
 /// # Errors
 /// What is wrong with one of them.
 pub fn check(interfaces: &[String], links: &[Link], wanted: &[String]) -> Result<(), LanError> {
-    for name in interfaces {
-        let Some(link) = links.iter().find(|link| link.name == *name) else {
-            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-            return Err(LanError::Missing {
-                name: name.clone(),
-                known: known.join(", "),
-            });
-        };
-        let has_default_route = link.has_default_route_v4 || link.has_default_route_v6;
-        let reason = match link {
-            _ if link.loopback => "is the loopback interface",
-            _ if is_own(name) => "is an interface of Hawser itself",
-            _ if has_default_route => "is a link: a default route leads by it",
-            _ if wanted.contains(name) => "is one of the links that are to be used",
-            // Names are written into rules, where some characters have a meaning.
-            _ if link.kind == LinkKind::Bridge && do_rules_see_bridges() => {
-                "is a bridge whose frames rules see already, so no TCP can be taken there: it takes \
-                 net.bridge.bridge-nf-call-iptables=0 and net.bridge.bridge-nf-call-ip6tables=0"
-            }
-            _ if !has_plain_name(name) => "has a name that rules can't have",
-            _ => continue,
-        };
-        return Err(LanError::Unsuitable {
-            name: name.clone(),
-            reason,
+    let is_there = |name: &String| links.iter().any(|link| link.name == *name);
+    if let Some(missing) = interfaces.iter().find(|name| !is_there(name)) {
+        let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+        return Err(LanError::Missing {
+            name: missing.clone(),
+            known: known.join(", "),
         });
     }
+    check_known(interfaces, links, wanted)
+}
+
+/// As [`check`], before all of the interfaces are there.
+///
+/// # Errors
+/// What is wrong with one of them, as far as that is known.
+pub fn check_known(
+    interfaces: &[String],
+    links: &[Link],
+    wanted: &[String],
+) -> Result<(), LanError> {
+    for name in interfaces {
+        let link = links.iter().find(|link| link.name == *name);
+        if let Some(reason) = unsuitable(name, link, wanted) {
+            let name = name.clone();
+            return Err(LanError::Unsuitable { name, reason });
+        }
+    }
     Ok(())
+}
+
+/// Why hosts can't be behind an interface; `link` says what is known of it.
+fn unsuitable(name: &str, link: Option<&Link>, wanted: &[String]) -> Option<&'static str> {
+    let is = |what: fn(&Link) -> bool| link.is_some_and(what);
+    Some(match () {
+        () if is(|it| it.loopback) => "is the loopback interface",
+        () if is_own(name) => "is an interface of Hawser itself",
+        () if is(|it| it.has_default_route_v4 || it.has_default_route_v6) => {
+            "is a link: a default route leads by it"
+        }
+        () if wanted.iter().any(|it| it == name) => "is one of the links that are to be used",
+        () if is(|it| it.kind == LinkKind::Bridge) && do_rules_see_bridges() => {
+            "is a bridge whose frames rules see already, so no TCP can be taken there: it takes \
+             net.bridge.bridge-nf-call-iptables=0 and net.bridge.bridge-nf-call-ip6tables=0"
+        }
+        // Names are written into rules, where some characters have a meaning.
+        () if !has_plain_name(name) => "has a name that rules can't have",
+        () => return None,
+    })
 }
 
 /// Asks whether this machine can do it: whether `nft` is there, and takes such rules. Blocks.

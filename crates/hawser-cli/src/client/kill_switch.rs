@@ -2,8 +2,11 @@
 //!
 //! They are the kernel's, so this works whether a daemon runs or not.
 
+use anyhow::Context as _;
 use hawser_config::{CaptureScope, UpConfig};
 use hawser_net::kill_switch::{self, Openings};
+use hawser_net::lan::check_known;
+use hawser_net::links::list_links;
 use hawser_net::unix_time::UnixTime;
 use rustix::process::geteuid;
 
@@ -18,7 +21,12 @@ pub(crate) async fn run(setup: &Setup, args: KillSwitchArgs) -> anyhow::Result<(
             None => show("the kill switch is off\n"),
         },
         Some(KillSwitchAction::On) => {
-            kill_switch::turn_on(&openings(&setup.config.up)).await?;
+            let openings = openings(&setup.config.up);
+            // What is inside is open, so it may be no link. It need not be there yet.
+            let links = list_links().await.context("can't list the links")?;
+            check_known(&openings.inside, &links, &setup.config.up.links)
+                .context("`capture` in the configuration")?;
+            kill_switch::turn_on(&openings).await?;
             show("the kill switch is on: only `hawser up` uses the links\n")
         }
         Some(KillSwitchAction::Off) => match kill_switch::remove().await? {

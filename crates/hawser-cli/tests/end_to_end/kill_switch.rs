@@ -161,6 +161,18 @@ fn the_kill_switch_comes_back_unless_it_is_removed_by_name() {
     });
 }
 
+/// It is not opened as one.
+fn a_link_is_no_network_behind_this_machine(machine: &Machine) {
+    let place = &machine.net.place;
+    let config = place.path("inside.toml");
+    let inside = format!("[up]\ncapture = [\"lan:{}\"]\n", LINKS[0]);
+    std::fs::write(&config, inside).unwrap();
+    let arguments = ["--config", config.to_str().unwrap(), "kill-switch", "on"];
+    let refused = place.run("client", &arguments);
+    refused.expect(1, "is a link: a default route leads by it");
+    assert!(!machine.is_on());
+}
+
 #[test]
 fn a_kill_switch_from_before_the_network_is_taken_over() {
     let test = "kill_switch::a_kill_switch_from_before_the_network_is_taken_over";
@@ -174,6 +186,7 @@ fn a_kill_switch_from_before_the_network_is_taken_over() {
         let Some(watch) = Watch::start_at(test, &net.gateway) else {
             return;
         };
+        a_link_is_no_network_behind_this_machine(&machine);
         let _leakers = machine.leakers();
         for link in LINKS {
             let leaks = || !watch.leaked_since(0, link).is_empty();

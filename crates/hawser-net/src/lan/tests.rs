@@ -49,6 +49,20 @@ fn an_interface_that_is_no_lan_is_refused_with_its_reason() {
     assert!(said("eth9", &[]).starts_with("no interface is called eth9; there are lo, eth0"));
 }
 
+#[test]
+fn an_interface_that_is_not_there_yet_is_judged_by_what_is_known() {
+    let links = [link("eth0", true)];
+    let said = |name: &str, wanted: &[&str]| {
+        let wanted: Vec<String> = wanted.iter().map(|&it| it.to_owned()).collect();
+        let checked = check_known(&[name.to_owned()], &links, &wanted);
+        checked.map_or_else(|error| error.to_string(), |()| "fine".to_owned())
+    };
+    assert_eq!(said("eth1", &["eth0"]), "fine");
+    for (name, wanted) in [("eth0", &[][..]), ("eth1", &["eth1"]), ("eth*", &[])] {
+        assert_ne!(said(name, wanted), "fine", "{name}");
+    }
+}
+
 fn plan(families: &[&str]) -> LanPlan {
     LanPlan {
         interfaces: vec!["eth1".to_owned(), "br-lan.7".to_owned()],
