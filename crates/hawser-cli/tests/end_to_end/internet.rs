@@ -183,7 +183,7 @@ const UDP: &str = "
 import socket, sys, os, time
 def udp():
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-def echo(s, to, payload, tries=20, patience=0.5):
+def echo(s, to, payload, tries=100, patience=0.5):
     s.settimeout(patience)
     for i in range(tries):
         try:

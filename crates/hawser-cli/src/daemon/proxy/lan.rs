@@ -124,18 +124,23 @@ impl LanCapture {
         };
         let routing = LanRouting::begin(plan, guard).await;
         let routing = routing.with_context(|| self.lans.flags())?;
+        let names = self.answer(names).await;
+        // Only now: whoever hears of it may ask at once.
         tracing::info!(interfaces = ?self.lans.interfaces, device, "hosts are routed");
         let (end, ended) = oneshot::channel();
         Ok(LanRouted {
             routing: tokio::spawn(obey(routing, self.rules.clone(), ended)),
             end,
-            _names: self.answer(names).await,
+            _names: names,
         })
     }
 
     /// Answers at the addresses of the interfaces, except where a name server does.
     async fn answer(&self, names: &NameStub) -> Vec<StubPort> {
-        let links = list_links().await.unwrap_or_default().into_iter();
+        let listed = list_links().await.inspect_err(|error| {
+            tracing::warn!(%error, "names are not answered for hosts");
+        });
+        let links = listed.unwrap_or_default().into_iter();
         let lans = links.filter(|link| self.lans.interfaces.contains(&link.name));
         let mut ports = Vec::new();
         for lan in lans {

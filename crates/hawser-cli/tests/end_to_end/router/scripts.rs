@@ -11,14 +11,17 @@ def ask(server, name, family=socket.AF_INET):
     query = question(name)
     s = socket.socket(family, socket.SOCK_DGRAM)
     s.settimeout(2)
-    for i in range(10):
+    end = time.monotonic() + 50
+    while time.monotonic() < end:
         try:
             s.sendto(query, (server, 53))
             got = s.recvfrom(2000)[0]
             if got[:2] == query[:2] and got[7] == 1:
                 return socket.inet_ntoa(got[-4:])
         except OSError:
-            time.sleep(0.05)
+            pass
+        # Refused, or answered that nobody knows just now: soon it may be otherwise.
+        time.sleep(0.1)
 def ask_by_tcp(server, name):
     query = question(name)
     t = socket.create_connection((server, 53), timeout=50)
