@@ -1,6 +1,7 @@
 //! A client with two links, a gateway that carries packets, and an internet behind it.
 
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UdpSocket};
 
 use super::connections::{add_link, serve_there};
-use super::program::{Daemon, Place, until};
+use super::program::{Daemon, Place, kernel_captures, until};
 use super::silent_link::{HAWSER, has_mounts};
 
 /// Two links to a gateway, behind which there is an internet.
@@ -45,6 +46,14 @@ impl Internet {
             gateway,
             server,
         })
+    }
+
+    /// The same, where the kernel captures what programs send; else that is told as well.
+    pub(crate) fn captured(test: &str) -> Option<Self> {
+        match kernel_captures(test) {
+            true => Self::new(test),
+            false => None,
+        }
     }
 
     /// Gives the internet the other family as well.
@@ -89,6 +98,17 @@ impl Internet {
     pub(crate) fn enclosed(&self, script: &str) -> Command {
         let run = ["run", "--tun", "--", "python3", "-c", script];
         self.place.hawser("client", &run)
+    }
+
+    /// A script of Python on this machine, which ends when the file is there that it calls DONE.
+    pub(crate) fn begin(&self, script: &str) -> Child {
+        let script = script.replace("DONE", self.done().to_str().unwrap());
+        let mut python = local_python(&script);
+        python.stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    pub(crate) fn done(&self) -> PathBuf {
+        self.place.path("done")
     }
 
     pub(crate) fn counter(&self, name: &str) -> u64 {
@@ -169,6 +189,13 @@ fn serve_echoes(server: &Neighbour, at: &'static str) {
 pub(crate) fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A script of Python on this machine, which can send datagrams.
+pub(crate) fn local_python(script: &str) -> Command {
+    let mut python = Command::new("python3");
+    python.args(["-c", &with_udp(script)]);
+    python
 }
 
 /// A script of Python that can send datagrams.

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use hawser_skip::namespace::in_namespace_of_root;
 
-use super::internet::{Internet, SERVER, STREAM, said, with_udp};
-use super::program::{Daemon, kernel_captures, until};
+use super::internet::{Internet, SERVER, STREAM, local_python, said};
+use super::program::{Daemon, until};
 
 /// How packets to the server go, and the rules by which that is decided.
 fn ways() -> [String; 3] {
@@ -50,7 +50,7 @@ fn listen() {
 }
 
 fn python(script: &str) -> String {
-    said(Command::new("python3").args(["-c", &with_udp(script)]))
+    said(&mut local_python(script))
 }
 
 #[test]
@@ -58,10 +58,7 @@ fn all_packets_of_a_machine_go_over_the_gateway_and_its_links_answer_by_themselv
     let test = "machine_packets::all_packets_of_a_machine_go_over_the_gateway_and_its_links_answer_by_\
                 themselves";
     in_namespace_of_root(test, || {
-        if !kernel_captures(test) {
-            return;
-        }
-        let Some(net) = Internet::new(test) else {
+        let Some(net) = Internet::captured(test) else {
             return;
         };
         let before = ways();

@@ -1,12 +1,10 @@
 //! Flows of packets, as both ends show them.
 
-use std::process::{Command, Stdio};
-
 use hawser_skip::namespace::{in_namespace_of_root, ip};
 use serde_json::Value;
 
-use super::internet::{Internet, with_udp};
-use super::program::{Place, kernel_captures, until};
+use super::internet::Internet;
+use super::program::{Place, until};
 
 /// The flow to the server's echo, as a daemon shows it.
 pub(crate) fn echoes(place: &Place, daemon: &str, protocol: &str) -> Option<Value> {
@@ -69,20 +67,13 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
     let test =
         "packet_flows::flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them";
     in_namespace_of_root(test, || {
-        if !kernel_captures(test) {
-            return;
-        }
-        let Some(net) = Internet::new(test) else {
+        let Some(net) = Internet::captured(test) else {
             return;
         };
         let gateway = net.serve();
         let client = net.up(&["--gateway", &net.place.invite()]);
         let log = || format!("{}\n{}", client.log(), gateway.log());
-        let done = net.place.path("done");
-        let script = with_udp(ECHOES).replace("DONE", done.to_str().unwrap());
-        let mut echoing = Command::new("python3");
-        let echoing = echoing.args(["-c", &script]).stdout(Stdio::piped());
-        let echoing = echoing.spawn().unwrap();
+        let echoing = net.begin(ECHOES);
 
         let own = || echoes(&net.place, "client", "udp").unwrap_or_default();
         let has_both = |flow: &Value| {
@@ -143,7 +134,7 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
         let before = carried(&own(), left);
         let goes_on = || carried(&own(), left) > before + 1000;
         until("it goes on over the other link", goes_on, log);
-        std::fs::write(&done, "").unwrap();
+        std::fs::write(net.done(), "").unwrap();
         let output = echoing.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
     });
@@ -154,10 +145,7 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
 fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
     let test = "packet_flows::tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link";
     in_namespace_of_root(test, || {
-        if !kernel_captures(test) {
-            return;
-        }
-        let Some(net) = Internet::new(test) else {
+        let Some(net) = Internet::captured(test) else {
             return;
         };
         let gateway = net.serve();
@@ -177,17 +165,7 @@ fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
             .out;
         assert!(tested.contains("as packets"), "{tested}");
 
-        let done = net.place.path("done");
-        let script = with_udp(TALK).replace("DONE", done.to_str().unwrap());
-        let talk = || {
-            let mut talking = Command::new("python3");
-            talking
-                .args(["-c", &script])
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
-        };
-        let talking = talk();
+        let talking = net.begin(TALK);
         let own = || echoes(&net.place, "client", "tcp").unwrap_or_default();
         let bytes = |link: &str| carried(&own(), link);
         until(
@@ -211,7 +189,7 @@ fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
         let streams = net.place.run("client", &["streams"]).out;
         let listed = streams.split("PACKETS").next().unwrap();
         assert!(!listed.contains("11.0.0.2"), "no stream has it: {streams}");
-        std::fs::write(&done, "").unwrap();
+        std::fs::write(net.done(), "").unwrap();
         let said = talking.wait_with_output().unwrap().stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
         let inner = own()["source"].as_str().unwrap_or("10.").to_owned();
@@ -223,7 +201,7 @@ fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
 
         // Another rule holds for the next connection.
         add(&["--now"], "bonded");
-        let said = talk().wait_with_output().unwrap().stdout;
+        let said = net.begin(TALK).wait_with_output().unwrap().stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
         assert_eq!(said, "11.0.0.1 127.0.0.1 True\n", "{}", log());
     });

@@ -12,7 +12,7 @@ use hawser_skip::namespace::{in_namespace, in_namespace_of_root, ip};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::connections::serve_there;
-use super::internet::{STREAM, said, with_udp};
+use super::internet::{STREAM, local_python, said, with_udp};
 use super::packets::below;
 use super::program::{Ended, kernel_captures, until};
 use super::silent_link::HAWSER;
@@ -345,9 +345,8 @@ fn a_router_sends_its_own_packets_by_the_same_tunnel_if_that_is_wanted() {
         for said in router.at_all(ALL) {
             assert_eq!(said, ALL_SAY, "{}", log());
         }
-        let mut own = Command::new("python3");
-        own.args(["-c", &with_udp(&format!("{OWN}{STREAM}"))]);
-        assert_eq!(said(&mut own), OWN_SAYS, "{}", log());
+        let own = said(&mut local_python(&format!("{OWN}{STREAM}")));
+        assert_eq!(own, OWN_SAYS, "{}", log());
         let way = said(Command::new("ip").args(["route", "get", "11.0.0.2"]));
         assert!(way.contains("dev hawser0"), "{way}");
         up.end();

@@ -1,13 +1,11 @@
 //! Signals of links: traffic has left a link before it goes, whatever carries it.
 
-use std::process::{Command, Stdio};
-
 use hawser_skip::namespace::{in_namespace, in_namespace_of_root, ip};
 use serde_json::Value;
 
-use super::internet::{Internet, with_udp};
+use super::internet::Internet;
 use super::packet_flows::{carried, echoes};
-use super::program::{kernel_captures, until};
+use super::program::until;
 use super::steering::{Scene, Stage, Transfer, told};
 
 /// The links of the next connections.
@@ -117,20 +115,13 @@ fn a_transfer_has_left_a_link_at_both_ends_before_it_goes() {
 fn packets_have_left_a_link_before_it_goes_and_none_is_lost() {
     let test = "signals::packets_have_left_a_link_before_it_goes_and_none_is_lost";
     in_namespace_of_root(test, || {
-        if !kernel_captures(test) {
-            return;
-        }
-        let Some(net) = Internet::new(test) else {
+        let Some(net) = Internet::captured(test) else {
             return;
         };
         let gateway = net.serve();
         let client = net.up(&["--gateway", &net.place.invite()]);
         let log = || format!("{}\n{}", client.log(), gateway.log());
-        let done = net.place.path("done");
-        let script = with_udp(NUMBERED).replace("DONE", done.to_str().unwrap());
-        let mut sending = Command::new("python3");
-        let sending = sending.args(["-c", &script]).stdout(Stdio::piped());
-        let sending = sending.spawn().unwrap();
+        let sending = net.begin(NUMBERED);
         let flow = || echoes(&net.place, "client", "udp").unwrap_or_default();
         let on = |link: &str| carried(&flow(), link);
         until("it goes over a link", || on("dsl") + on("lte") > 5000, log);
@@ -151,7 +142,7 @@ fn packets_have_left_a_link_before_it_goes_and_none_is_lost() {
         ip(&format!("link set {fading} down"));
         let begun = on(other);
         until("it goes on", || on(other) > begun + 5000, log);
-        std::fs::write(&done, "").unwrap();
+        std::fs::write(net.done(), "").unwrap();
         let output = sending.wait_with_output().unwrap();
         let output = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output, "0 lost\n", "{}", log());

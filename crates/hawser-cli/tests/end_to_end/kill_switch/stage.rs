@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use hawser_skip::namespace::{Neighbour, ip};
 
 use crate::internet::{Internet, said};
-use crate::program::{Daemon, Ended, Place, kernel_captures, read, until};
+use crate::program::{Daemon, Ended, Place, read, until};
 
 /// What leaves by the links, as tcpdump tells it, from before Hawser starts.
 pub(crate) struct Watch {
@@ -120,10 +120,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(test: &str) -> Option<Self> {
-        if !kernel_captures(test) {
-            return None;
-        }
-        let net = Internet::new(test)?;
+        let net = Internet::captured(test)?;
         ip("address add fd01::2/64 dev dsl nodad");
         net.gateway.ip("address add fd01::1/64 dev dsl nodad");
         ip("route add default via fd01::1 dev dsl");
