@@ -53,13 +53,17 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         directory,
     };
     let reasons = Arc::new(ReasonsTold::default());
-    far_end
+    let served = far_end
         .run(|incoming| {
             let (relay, reasons) = (Arc::clone(&relay), Arc::clone(&reasons));
             let exchange = packets.as_ref().map(|it| Arc::clone(&it.exchange));
             tokio::spawn(serve_stream(relay, exchange, reasons, incoming));
         })
-        .await
+        .await;
+    if let Some(packets) = packets {
+        packets.end().await;
+    }
+    served
 }
 
 /// Returns the destinations that clients may reach.

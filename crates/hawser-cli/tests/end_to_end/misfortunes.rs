@@ -1,23 +1,20 @@
 //! What others do to packet mode: devices that go, daemons and networks that are in each other's
 //! way, firewalls beside it.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
 
 use hawser_skip::namespace::{in_namespace, in_namespace_of_root, ip};
 
-use super::internet::{Internet, STREAM, said, with_udp};
-use super::program::{Daemon, Ended, Place, kernel_captures, until};
+use super::internet::{Internet, STREAM, local_python, said, with_udp};
+use super::program::{Daemon, Ended, Place, until};
 use super::silent_link::HAWSER;
 
 #[test]
 fn a_device_that_is_removed_renamed_or_set_down_is_made_again() {
     let test = "misfortunes::a_device_that_is_removed_renamed_or_set_down_is_made_again";
     in_namespace_of_root(test, || {
-        if !kernel_captures(test) {
-            return;
-        }
-        let Some(net) = Internet::new(test) else {
+        let Some(net) = Internet::captured(test) else {
             return;
         };
         let gateway = net.serve();
@@ -51,13 +48,49 @@ fn a_device_that_is_removed_renamed_or_set_down_is_made_again() {
 }
 
 #[test]
+fn a_gateways_device_that_is_removed_or_set_down_is_made_again() {
+    let test = "misfortunes::a_gateways_device_that_is_removed_or_set_down_is_made_again";
+    in_namespace(test, || {
+        let Some(net) = Internet::new(test) else {
+            return;
+        };
+        let gateway = net.serve();
+        net.enrol();
+        let mut enclosed = net.enclosed(&with_udp(ECHO_BY_LINE));
+        let enclosed = enclosed.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = enclosed.spawn().unwrap();
+        let mut asks = program.stdin.take().unwrap();
+        let mut answers = BufReader::new(program.stdout.take().unwrap()).lines();
+        let mut is_echoed = || {
+            writeln!(asks).unwrap();
+            answers.next().unwrap().unwrap() == "True"
+        };
+        assert!(is_echoed(), "{}", gateway.log());
+        for change in ["link del hawser0", "link set hawser0 down"] {
+            let begun = || gateway.log().matches("packets are carried again").count();
+            let before = begun();
+            net.gateway.ip(change);
+            until(
+                "the device is made again",
+                || begun() > before,
+                || gateway.log(),
+            );
+            // By the same tunnel, with the same address.
+            assert!(is_echoed(), "{change}\n{}", gateway.log());
+        }
+        drop(asks);
+        let _ = program.wait();
+        gateway.end();
+        let left = net.rules();
+        assert!(!left.contains("hawser_"), "{left}");
+    });
+}
+
+#[test]
 fn a_second_daemon_leaves_the_packets_of_the_first_alone() {
     let test = "misfortunes::a_second_daemon_leaves_the_packets_of_the_first_alone";
     in_namespace_of_root(test, || {
-        if !kernel_captures(test) {
-            return;
-        }
-        let Some(net) = Internet::new(test) else {
+        let Some(net) = Internet::captured(test) else {
             return;
         };
         let gateway = net.serve();
@@ -290,6 +323,13 @@ fn packets_reach_the_gateway_itself_only_where_its_owner_allows_that() {
     });
 }
 
+/// Tries with each line that it is given.
+const ECHO_BY_LINE: &str = "
+own = udp()
+for line in sys.stdin:
+    print(echo(own, ('11.0.0.2', 7), b'here'), flush=True)
+";
+
 const HAIRPIN: &str = "
 once = dict(tries=4, patience=0.3)
 public = echo(udp(), ('11.0.0.1', 7), b'public', **once)
@@ -322,5 +362,5 @@ fn serve_with(net: &Internet, keys: &str) -> Daemon {
 /// Whether a datagram of a program here comes back.
 fn echoed(to: &str) -> String {
     let script = format!("print(echo(udp(), ('{to}', 7), b'here'))");
-    said(Command::new("python3").args(["-c", &with_udp(&script)]))
+    said(&mut local_python(&script))
 }

@@ -1,6 +1,7 @@
 //! The gateway's end: one device, and a tunnel to each client.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -21,12 +22,13 @@ use crate::gateway::{ClientId, DestinationPolicy};
 use crate::incoming::IncomingStream as _;
 use crate::transport::DialError;
 
-/// Passes packets between a device and the tunnels of clients.
+/// Passes packets between a device and the tunnels of clients, which outlive the device.
 ///
 /// A client's packets come from its own addresses and go where its streams may go. Clients do not
 /// reach each other.
 pub struct Exchange {
-    tun: Tun,
+    /// The device, while there is one.
+    device: RwLock<Option<Arc<Tun>>>,
     policy: DestinationPolicy,
     /// Writes down that an address is a client's own from now on.
     keep: Box<dyn Fn(ClientId, u32) + Send + Sync>,
@@ -107,10 +109,9 @@ impl PacketCounters {
 }
 
 impl Exchange {
-    /// An exchange with the device `tun`. `keep` writes down that a number of the pool is a
+    /// An exchange without a device. `keep` writes down that a number of the pool is a
     /// client's own from now on; it must not take long.
     pub fn new(
-        tun: Tun,
         pool: AddressPool,
         policy: DestinationPolicy,
         keep: impl Fn(ClientId, u32) + Send + Sync + 'static,
@@ -123,7 +124,7 @@ impl Exchange {
             }
         }
         Self {
-            tun,
+            device: RwLock::default(),
             policy,
             keep: Box::new(keep),
             gateway,
@@ -140,15 +141,22 @@ impl Exchange {
         Arc::clone(&self.counters)
     }
 
-    /// Passes packets of the device to the tunnels, until the device is gone.
-    ///
-    /// # Errors
-    /// Why it is.
-    pub async fn run(&self) -> std::io::Result<()> {
+    /// Passes packets between the device `tun` and the tunnels, until the device is gone; returns
+    /// why it is. Until this runs again, what clients send is dropped.
+    pub async fn run(&self, tun: Tun) -> std::io::Error {
+        let tun = Arc::new(tun);
+        let _present = Present::begin(&self.device, &tun);
+        match self.pass_down(&tun).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn pass_down(&self, tun: &Tun) -> std::io::Result<Infallible> {
         let mut memory = TunMemory::new();
         let (mut packets, mut of_tunnel) = (Vec::new(), Vec::new());
         loop {
-            self.tun.read_some(&mut memory, &mut packets).await?;
+            tun.read_some(&mut memory, &mut packets).await?;
             let mut last: Option<(IpAddr, Arc<Tunnel>)> = None;
             for packet in packets.drain(..) {
                 let to = PacketView::parse(&packet).map(|view| view.destination());
@@ -272,7 +280,12 @@ impl Exchange {
                 false
             }
         });
-        let written = self.tun.write_all(packets);
+        let Some(tun) = self.device() else {
+            let dropped = packets.drain(..).len() as u64;
+            self.counters.dropped.fetch_add(dropped, Ordering::Relaxed);
+            return;
+        };
+        let written = tun.write_all(packets);
         count(&self.counters.up, written.packets, written.bytes);
         self.counters
             .dropped
@@ -319,6 +332,11 @@ impl Exchange {
         self.routes().get(&number).cloned()
     }
 
+    fn device(&self) -> Option<Arc<Tun>> {
+        let device = self.device.read().unwrap_or_else(PoisonError::into_inner);
+        device.clone()
+    }
+
     fn pool(&self) -> MutexGuard<'_, AddressPool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -329,6 +347,23 @@ impl Exchange {
 
     fn routes_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u32, Arc<Tunnel>>> {
         self.tunnels.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A device is there while this lives.
+struct Present<'a>(&'a RwLock<Option<Arc<Tun>>>);
+
+impl<'a> Present<'a> {
+    fn begin(place: &'a RwLock<Option<Arc<Tun>>>, tun: &Arc<Tun>) -> Self {
+        let mut device = place.write().unwrap_or_else(PoisonError::into_inner);
+        *device = Some(Arc::clone(tun));
+        Self(place)
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use hawser_config::{IpNet, PacketExit as Wanted, ServeConfig};
@@ -12,14 +13,21 @@ use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, list_links};
 use hawser_net::packet_exit::{ExitKind, PacketExit};
 use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
-use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up};
+use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 /// Packets are carried for as long as this lives.
 pub(crate) struct Packets {
     pub(crate) exchange: Arc<Exchange>,
     task: JoinHandle<()>,
-    _exit: PacketExit,
+}
+
+/// A device, and the way to the internet.
+struct Begun {
+    tun: Tun,
+    device: String,
+    exit: PacketExit,
 }
 
 impl Packets {
@@ -44,8 +52,8 @@ impl Packets {
             }
         }
         let addresses = Arc::new(addresses);
-        let begun = begin(&pool, kind).await;
-        let (tun, device, exit) = begun.context("--packet-exit")?;
+        let nets = pool.gateway();
+        let begun = begin(&nets, kind).await.context("--packet-exit")?;
         let keep = move |client: ClientId, number| {
             let key = PublicKey::from_bytes(client.to_bytes());
             let (peers, addresses) = (Arc::clone(&peers), Arc::clone(&addresses));
@@ -57,20 +65,17 @@ impl Packets {
                 }
             });
         };
-        let nets = pool.gateway();
-        let exchange = Arc::new(Exchange::new(tun, pool, policy, keep));
-        tracing::info!(device, ?nets, "clients' packets are carried");
-        let running = Arc::clone(&exchange);
-        let task = tokio::spawn(async move {
-            if let Err(error) = running.run().await {
-                tracing::error!(%error, "clients' packets are carried no longer");
-            }
-        });
-        Ok(Some(Self {
-            exchange,
-            task,
-            _exit: exit,
-        }))
+        let exchange = Arc::new(Exchange::new(pool, policy, keep));
+        tracing::info!(device = begun.device, ?nets, "clients' packets are carried");
+        let task = tokio::spawn(carry(Arc::clone(&exchange), begun, (nets, kind)));
+        Ok(Some(Self { exchange, task }))
+    }
+
+    /// Ends it; when this returns, the system is as it was before.
+    pub(crate) async fn end(mut self) {
+        self.task.abort();
+        // What it has begun goes with it.
+        let _ = (&mut self.task).await;
     }
 }
 
@@ -105,8 +110,47 @@ fn clash(pool: &IpNet, links: &[Link]) -> Option<String> {
     })
 }
 
-async fn begin(pool: &AddressPool, kind: ExitKind) -> anyhow::Result<(Tun, String, PacketExit)> {
-    let addresses = pool.gateway();
+/// Carries packets, for ever. A device that others remove, rename or set down is made again.
+async fn carry(
+    exchange: Arc<Exchange>,
+    mut begun: Begun,
+    (addresses, kind): (Vec<IpNet>, ExitKind),
+) {
+    loop {
+        let Begun { tun, device, exit } = begun;
+        let problem = tokio::select! {
+            error = exchange.run(tun) => anyhow::Error::from(error),
+            error = until_lost(&device) => error.into(),
+        };
+        tracing::warn!("clients' packets are not carried: {problem:#}");
+        // It waits for a process.
+        let _ = tokio::task::spawn_blocking(move || drop(exit)).await;
+        begun = begin_again(&addresses, kind).await;
+        let device = &begun.device;
+        tracing::info!(device, "clients' packets are carried again");
+    }
+}
+
+async fn begin_again(addresses: &[IpNet], kind: ExitKind) -> Begun {
+    let (mut pause, mut complaint) = (FIRST_PAUSE, String::new());
+    loop {
+        sleep(pause).await;
+        match begin(addresses, kind).await {
+            Ok(begun) => return begun,
+            Err(error) => {
+                let text = format!("{error:#}");
+                if text != complaint {
+                    tracing::warn!("clients' packets are not carried: {text}");
+                    complaint = text;
+                }
+            }
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn begin(addresses: &[IpNet], kind: ExitKind) -> anyhow::Result<Begun> {
+    let addresses = addresses.to_vec();
     let (file, device) = create(NAME)?;
     let wanted = TunAddresses {
         addresses: addresses.clone(),
@@ -122,8 +166,13 @@ async fn begin(pool: &AddressPool, kind: ExitKind) -> anyhow::Result<(Tun, Strin
         anyhow::Ok(PacketExit::begin(&name, &addresses, kind, guard)?)
     });
     let exit = beginning.await??;
-    Ok((Tun::new(file)?, device, exit))
+    let tun = Tun::new(file)?;
+    Ok(Begun { tun, device, exit })
 }
+
+/// Before a device is made again, and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
