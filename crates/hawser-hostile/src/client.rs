@@ -165,7 +165,8 @@ impl Client {
 }
 
 const LEAST_WINDOW: u32 = 2304;
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than a gateway waits, which says why it has given a connection up.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Links that the client says it has.
 const LINKS: u32 = 4;
 /// Idle connections from one address; a gateway takes no more from there by default.

@@ -83,6 +83,14 @@ impl Program {
         serde_json::from_str(&text).ok()
     }
 
+    /// Connections that the daemon has given up so far, since they said nothing in time.
+    pub(crate) fn given_up(&self) -> u64 {
+        let count = self
+            .status()
+            .and_then(|it| it["counters"]["door-timed-out"].as_u64());
+        count.unwrap_or(0)
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

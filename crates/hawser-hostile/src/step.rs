@@ -76,6 +76,17 @@ pub enum Step {
     Repeat(u64, Vec<Step>),
 }
 
+impl Step {
+    /// Whether it leaves connections behind that say nothing.
+    pub(crate) fn is_silent(&self) -> bool {
+        match self {
+            Self::Idle(_) => true,
+            Self::Repeat(_, steps) => steps.iter().any(Self::is_silent),
+            _ => false,
+        }
+    }
+}
+
 /// Writes one of many records or commands. Has no state, so that a script stays data.
 pub type Make<T> = fn(Turn<'_>, &mut T);
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hawser_net::invite::Invite;
 
 use super::conditions::Conditions;
-use super::course::{Course, config};
+use super::course::{Course, MOST_TRIES, config};
 use crate::client::Client;
 use crate::error::HostileError;
 use crate::honest::Honest;
@@ -15,6 +15,7 @@ use crate::performer::Performer;
 use crate::program::Program;
 use crate::scene::Scene;
 use crate::script::Script;
+use crate::session::Session;
 
 pub(super) async fn run(
     script: &Script,
@@ -72,11 +73,7 @@ async fn perform<'a>(
 ) -> Option<Performer<'a>> {
     let mut last = None;
     loop {
-        let begun = match script.greets {
-            true => hostile.begin_greeted().await,
-            false => hostile.begin().await,
-        };
-        let session = match begun {
+        let session = match begin(script, hostile, course).await {
             Ok(session) => session,
             Err(error) => {
                 let problem = format!("the hostile client's own key gets no session: {error}");
@@ -90,6 +87,25 @@ async fn perform<'a>(
         if !goes_on {
             return last;
         }
+    }
+}
+
+/// Begins a session, also where the machine is busy.
+async fn begin(
+    script: &Script,
+    hostile: &Client,
+    course: &mut Course,
+) -> Result<Session, HostileError> {
+    let mut tries = 0;
+    loop {
+        let begun = match script.greets {
+            true => hostile.begin_greeted().await,
+            false => hostile.begin().await,
+        };
+        if begun.is_ok() || tries == MOST_TRIES || !course.was_too_slow() {
+            return begun;
+        }
+        tries += 1;
     }
 }
 

@@ -11,6 +11,7 @@ use crate::performer::Performer;
 use crate::priority;
 use crate::program::Program;
 use crate::script::{Reason, Script};
+use crate::step::Step;
 
 use super::conditions::Conditions;
 use super::ending;
@@ -21,6 +22,9 @@ pub(super) struct Course {
     pub(super) outcome: Outcome,
     pub(super) until: Instant,
     again: bool,
+    /// Connections that the program had given up when that was looked at last; `None` where the
+    /// script has it give some up.
+    given_up: Option<u64>,
     meter: Meter,
 }
 
@@ -47,6 +51,10 @@ impl Course {
             meter: Meter::start(subject.id()),
             until: Instant::now() + conditions.time.unwrap_or(LONGEST_ONCE),
             again: conditions.time.is_some(),
+            given_up: match script.steps.iter().any(Step::is_silent) {
+                true => None,
+                false => Some(subject.given_up()),
+            },
             subject,
             outcome,
         })
@@ -58,6 +66,11 @@ impl Course {
         self.outcome.sessions += 1;
         let begun = self.subject.log_length();
         let mut result = performer.perform(&script.steps).await;
+        for _ in 0..MOST_TRIES {
+            if matches!(result, Err(HostileError::Refused)) && self.was_too_slow() {
+                result = performer.perform(&script.steps).await;
+            }
+        }
         if let Err(error @ HostileError::Refused) = &result {
             // Later on earlier performances may have used all channels up.
             self.outcome.note(error.to_string());
@@ -75,6 +88,18 @@ impl Course {
         let complaint = performer.session.heard().lock().complaint.take();
         complaint.into_iter().for_each(|it| self.outcome.note(it));
         self.again && !self.is_late()
+    }
+
+    /// Whether a connection of the hostile peer may have come to nothing since it had no turn: it
+    /// has the lowest priority, and the program waits for nobody for ever. True at most once for
+    /// each connection that the program says it has given up.
+    pub(super) fn was_too_slow(&mut self) -> bool {
+        let Some(before) = self.given_up else {
+            return false;
+        };
+        let now = self.subject.given_up();
+        self.given_up = Some(now);
+        now > before
     }
 
     fn is_late(&self) -> bool {
@@ -192,6 +217,8 @@ fn end_of(log: &str) -> &str {
     log[lines..].trim()
 }
 
+/// A peer that was too slow tries again so often.
+pub(super) const MOST_TRIES: u32 = 4;
 /// Time for a script that is performed once, however much it wants to do.
 const LONGEST_ONCE: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(5);
