@@ -29,36 +29,27 @@ WARM = 100
 SCENARIO = """<?xml version="1.0" encoding="ISO-8859-1" ?>
 <!DOCTYPE scenario SYSTEM "sipp.dtd">
 <scenario name="register">
-  <send retrans="500"><![CDATA[
-      REGISTER sip:[remote_ip]:[remote_port] SIP/2.0
-      Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch];rport
-      Max-Forwards: 70
-      From: <sip:[field0]@127.0.0.1>;tag=[call_number]
-      To: <sip:[field0]@127.0.0.1>
-      Call-ID: [call_id]
-      CSeq: 1 REGISTER
-      Contact: <sip:[field0]@192.0.2.1:5070>;q=0.5
-      Expires: 3600
-      Content-Length: 0
-
-  ]]></send>
-  <recv response="401" auth="true"/>
-  <send retrans="500"><![CDATA[
-      REGISTER sip:[remote_ip]:[remote_port] SIP/2.0
-      Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch];rport
-      Max-Forwards: 70
-      From: <sip:[field0]@127.0.0.1>;tag=[call_number]
-      To: <sip:[field0]@127.0.0.1>
-      Call-ID: [call_id]
-      CSeq: 2 REGISTER
-      Contact: <sip:[field0]@192.0.2.1:5070>;q=0.5
-      Expires: 3600
-      [field1]
-      Content-Length: 0
-
-  ]]></send>
-  <recv response="200"/>
+{first}  <recv response="401" auth="true"/>
+{proven}  <recv response="200"/>
 </scenario>
+"""
+
+
+def register(number, proof=""):
+    """A REGISTER of the scenario; `proof` is a header field."""
+    return f"""  <send retrans="500"><![CDATA[
+      REGISTER sip:[remote_ip]:[remote_port] SIP/2.0
+      Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch];rport
+      Max-Forwards: 70
+      From: <sip:[field0]@127.0.0.1>;tag=[call_number]
+      To: <sip:[field0]@127.0.0.1>
+      Call-ID: [call_id]
+      CSeq: {number} REGISTER
+      Contact: <sip:[field0]@192.0.2.1:5070>;q=0.5
+      Expires: 3600
+{proof}      Content-Length: 0
+
+  ]]></send>
 """
 
 
@@ -94,7 +85,8 @@ def sipp(folder, port, first, count):
     lines = [f"u{n};[authentication username=u{n} password=p]" for n in range(first, first + count)]
     users.write_text("SEQUENTIAL\n" + "\n".join(lines) + "\n")
     scenario = folder / "register.xml"
-    scenario.write_text(SCENARIO)
+    proven = register(2, "      [field1]\n")
+    scenario.write_text(SCENARIO.format(first=register(1), proven=proven))
     command = ["sipp", "-sf", scenario, "-inf", users, "-m", str(count), "-r", "100000", "-l", "64"]
     command += ["-i", "127.0.0.1", "-nostdin", "-timeout", "300s", "-timeout_error"]
     begun = time.monotonic()
