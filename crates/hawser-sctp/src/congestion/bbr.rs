@@ -18,11 +18,12 @@ use startup::Startup;
 /// - Losses limit the window only where they exceed what chance explains for this path's usual loss
 ///   rate, 2 % or more: packets that a radio link loses do not indicate a queue. A queue that
 ///   overflows under a probe loses far more.
-/// - Startup ends with the first round whose rate no longer grows while all of its packets waited
-///   in a queue, also where the application limits the rate: three rounds more would double that
-///   queue's time, and traffic in a tunnel is limited by its own windows all along.
+/// - Startup ends with the first round whose rate no longer grows while every packet of it waited,
+///   also where the application limits the rate.
 /// - The rate is probed about every eight round trips, as in BBR's first version, to follow links
 ///   whose rate changes.
+///
+/// `docs/design/association-paths.md` has all of them, and why.
 #[derive(Debug)]
 pub(crate) struct Bbr {
     packet: u64,
