@@ -207,6 +207,9 @@ pub(crate) struct ServeArgs {
     /// 10.83.0.0/16 and fd48:6177:7365:72::/64]
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) packet_pool: Vec<IpNet>,
+    /// Pass bytes on between clients that know each other by name and are both behind NAT
+    #[arg(long)]
+    pub(crate) meet: bool,
     /// The directory beside the gateway.
     #[command(flatten)]
     pub(crate) directory: DirectoryArgs,
@@ -420,6 +423,7 @@ impl ServeArgs {
         if !self.packet_pool.is_empty() {
             config.packet_pool.clone_from(&self.packet_pool);
         }
+        config.meet |= self.meet;
         config.web = self.web.or(config.web);
     }
 }

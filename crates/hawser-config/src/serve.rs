@@ -31,6 +31,9 @@ pub struct ServeConfig {
     /// `packet-pool`: the networks that clients' inner addresses are of, one of each family at
     /// most. Default [`PACKET_POOL`].
     pub packet_pool: Vec<IpNet>,
+    /// `meet`: passes bytes on between clients that can't reach each other. Default no: that costs
+    /// this machine's traffic twice.
+    pub meet: bool,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -96,6 +99,7 @@ impl Default for ServeConfig {
                 .iter()
                 .filter_map(|net| net.parse().ok())
                 .collect(),
+            meet: false,
             web: None,
         }
     }
@@ -127,6 +131,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
             "client-schedulers",
             "packet-exit",
             "packet-pool",
+            "meet",
             "web",
         ])?;
         let mut config = Self::default();
@@ -160,6 +165,9 @@ impl TryFrom<Section<'_>> for ServeConfig {
             let networks = field.list(allowed)?;
             let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
             config.packet_pool = read.collect::<Result<_, _>>()?;
+        }
+        if let Some(field) = section.field("meet") {
+            config.meet = field.boolean()?;
         }
         config.web = read_web(&section)?;
         Ok(config)

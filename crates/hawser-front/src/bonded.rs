@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::gateway::{Gateway, OpenToClientError};
 use hawser_net::identity::PublicKey;
+use hawser_net::session::SessionHandle;
 use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -40,6 +41,10 @@ pub enum Purpose {
     /// The peer's reasons for the links that it chose in this session: for all that it sends, or
     /// for one stream.
     Reasons(Option<StreamId>),
+    /// The client may be met at its gateway for as long as the stream lives.
+    BeMet,
+    /// A connection to the client with this key; or, from a gateway, one of that client.
+    Meet([u8; PublicKey::LENGTH]),
 }
 
 impl Purpose {
@@ -54,6 +59,8 @@ impl Purpose {
             [OPENING_SOURCE, size @ ..] => {
                 Some(Self::Source(u64::from_be_bytes(size.try_into().ok()?)))
             }
+            [OPENING_BE_MET] => Some(Self::BeMet),
+            [OPENING_MEET, key @ ..] => Some(Self::Meet(key.try_into().ok()?)),
             [OPENING_REASONS] => Some(Self::Reasons(None)),
             [OPENING_REASONS, stream @ ..] => {
                 let stream = u64::from_be_bytes(stream.try_into().ok()?);
@@ -72,6 +79,12 @@ impl Purpose {
             Self::Source(size) => {
                 let mut opening = vec![OPENING_SOURCE];
                 opening.extend(size.to_be_bytes());
+                opening.into()
+            }
+            Self::BeMet => Bytes::from_static(&[OPENING_BE_MET]),
+            Self::Meet(key) => {
+                let mut opening = vec![OPENING_MEET];
+                opening.extend(key);
                 opening.into()
             }
             Self::Reasons(stream) => {
@@ -108,6 +121,11 @@ impl Bonded {
             stream,
             _client: Some(client),
         }
+    }
+
+    /// The session that the stream belongs to.
+    pub fn session(&self) -> SessionHandle {
+        SessionHandle::of(&self.stream)
     }
 
     /// The stream itself.
@@ -293,17 +311,21 @@ impl Dialer for BondDialer {
         origin: &Origin,
     ) -> Result<Bonded, DialError> {
         let opening = Bytes::from(destination.to_bytes());
-        let stream = self
-            .client
-            .open(opening)
-            .await
-            .map_err(|error| match error {
-                OpenStreamError::Refused(_) => DialError::LimitReached,
-                _ => DialError::GatewayUnavailable,
-            })?;
-        let client = Some(Arc::clone(&self.client));
-        accepted(stream, client, origin).await
+        open(&self.client, opening, origin).await
     }
+}
+
+/// Opens a stream over the session of a client, and waits until the far end accepts it.
+pub(crate) async fn open(
+    client: &Arc<Client>,
+    opening: Bytes,
+    origin: &Origin,
+) -> Result<Bonded, DialError> {
+    let stream = client.open(opening).await.map_err(|error| match error {
+        OpenStreamError::Refused(_) => DialError::LimitReached,
+        _ => DialError::GatewayUnavailable,
+    })?;
+    accepted(stream, Some(Arc::clone(client)), origin).await
 }
 
 /// Dials over a session that the far end has begun, as the client of this host's door.
@@ -387,6 +409,8 @@ const OPENING_FILE: u8 = 0x10;
 const OPENING_SINK: u8 = 0x11;
 const OPENING_SOURCE: u8 = 0x12;
 const OPENING_REASONS: u8 = 0x13;
+const OPENING_BE_MET: u8 = 0x15;
+const OPENING_MEET: u8 = 0x16;
 const MAX_READ: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -401,6 +425,8 @@ mod tests {
             Purpose::Source(u64::MAX - 1),
             Purpose::Reasons(None),
             Purpose::Reasons(Some(StreamId::new(7))),
+            Purpose::BeMet,
+            Purpose::Meet([7; 32]),
         ] {
             assert_eq!(Purpose::of(&purpose.opening()), Some(purpose));
         }
@@ -412,6 +438,7 @@ mod tests {
             &[OPENING_SOURCE, 1, 2],
             &[OPENING_FILE, 0],
             &[OPENING_REASONS, 7],
+            &[OPENING_MEET, 7],
         ] {
             assert_eq!(Purpose::of(unknown), None);
         }

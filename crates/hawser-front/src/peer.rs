@@ -13,6 +13,7 @@
 mod book;
 mod cache;
 mod finder;
+mod meeting;
 mod named;
 mod names;
 mod offers;
@@ -24,7 +25,10 @@ mod settings;
 
 pub use book::Book;
 pub use finder::PeerFinder;
-pub use named::{DialByName, NamedPeers, NamedPeersSettings, StartClient};
+pub use meeting::ThroughGateway;
+pub use named::{
+    DialByName, GatewayToMeet, NamedPeers, NamedPeersSettings, StartClient, StartRelayed,
+};
 pub use offers::Offers;
 pub use peers::Peers;
 pub use remote::Remote;

@@ -98,6 +98,7 @@ async fn client(config: GatewayConfig) -> Client {
         congestion: None,
         express: true,
         transport: Default::default(),
+        relay: None,
     };
     // Dropping the sender ends nothing: the list stays as it is.
     let (_, links) = watch::channel(Arc::new(vec![link]));

@@ -9,6 +9,7 @@ mod join;
 mod join_error;
 mod keeper;
 mod reach;
+mod relay;
 mod rest;
 mod rules;
 mod scheduler;
@@ -35,6 +36,7 @@ use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
+pub use relay::Relay;
 pub use shared::LinkStatus;
 use shared::{Shared, State};
 

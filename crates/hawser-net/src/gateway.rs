@@ -24,7 +24,7 @@ use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionSnapshot};
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 use crate::congestion::Congestion;
@@ -140,6 +140,12 @@ impl Gateway {
             self.tasks.push(tokio::spawn(follow));
         }
         self
+    }
+
+    /// Takes a connection that has come by another way than the port, as if it had come from
+    /// `remote`.
+    pub fn take(&self, stream: TcpStream, remote: SocketAddr) {
+        admit::enter(&self.shared, stream, remote);
     }
 
     /// Waits for the next stream that any client opens. `None`: the gateway gives sessions, as

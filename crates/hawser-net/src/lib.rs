@@ -13,6 +13,7 @@ pub mod invite;
 pub mod kill_switch;
 pub mod lan;
 pub mod links;
+mod local_pair;
 pub mod names;
 pub mod packet_exit;
 mod read_memory;
@@ -36,4 +37,5 @@ mod sign_of_life;
 mod sys;
 
 pub use files::FileError;
+pub use local_pair::local_pair;
 pub use nft::NftError;

@@ -26,6 +26,11 @@ impl SessionHandle {
         Self { driver }
     }
 
+    /// The session that a stream belongs to.
+    pub fn of(stream: &BondStream) -> Self {
+        Self::new(stream.driver().clone())
+    }
+
     /// The session's name, as both ends' logs show it.
     pub fn id(&self) -> SessionId {
         self.driver.id()

@@ -86,6 +86,11 @@ impl BondStream {
         self.receive.opening()
     }
 
+    /// Returns what drives the session that the stream belongs to.
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.core().driver
+    }
+
     /// Waits until the peer has accepted the stream; gives what it said then.
     pub async fn accepted(&mut self) -> io::Result<Bytes> {
         Ok(self.send.accepted().await?)

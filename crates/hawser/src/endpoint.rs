@@ -317,6 +317,7 @@ impl Endpoint {
             congestion: None,
             express: true,
             transport: inner.transport,
+            relay: None,
         };
         let client = Client::start_once(config, inner.following.links().await?);
         if enrolling {

@@ -43,6 +43,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         command: "hawser send FILE --to INVITE",
         relay: None,
         packets: None,
+        meeting: None,
         directory: DirectoryConfig::default(),
     };
     let board = Board::new();

@@ -9,7 +9,7 @@ use hawser_front::bonded::{Bonded, Purpose};
 use hawser_front::connect::{Connect, connect_tcp};
 use hawser_front::gateway::{
     Cidr, ClientId, ClientLimits, DestinationPolicy, Gateway as Relay, GatewayConfig,
-    IncomingStream as _,
+    IncomingStream as _, MeetingPlace,
 };
 use hawser_front::packets::Exchange;
 use hawser_front::transport::DialError;
@@ -41,6 +41,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         None
     });
     let relay = Arc::new(relay(&config, policy));
+    let meeting = config.meet.then(|| Arc::new(MeetingPlace::default()));
     let far_end = FarEnd {
         setup,
         state: &setup.state,
@@ -50,6 +51,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         command: "hawser up --gateway INVITE",
         relay: Some(relay.counters()),
         packets: packets.as_ref().map(|it| it.exchange.counters()),
+        meeting: meeting.clone(),
         directory,
     };
     let reasons = Arc::new(ReasonsTold::default());
@@ -57,7 +59,12 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         .run(|incoming| {
             let (relay, reasons) = (Arc::clone(&relay), Arc::clone(&reasons));
             let exchange = packets.as_ref().map(|it| Arc::clone(&it.exchange));
-            tokio::spawn(serve_stream(relay, exchange, reasons, incoming));
+            let beside = Beside {
+                exchange,
+                meeting: meeting.clone(),
+                reasons,
+            };
+            tokio::spawn(serve_stream(relay, beside, incoming));
         })
         .await;
     if let Some(packets) = packets {
@@ -102,13 +109,15 @@ fn streams_within(descriptors: Option<u64>) -> usize {
     })
 }
 
-/// Serves one stream to its end.
-async fn serve_stream<C: Connect>(
-    relay: Arc<Relay<C>>,
+/// What serves streams that lead to no destination.
+struct Beside {
     exchange: Option<Arc<Exchange>>,
+    meeting: Option<Arc<MeetingPlace>>,
     reasons: Arc<ReasonsTold>,
-    incoming: Incoming,
-) {
+}
+
+/// Serves one stream to its end.
+async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, beside: Beside, incoming: Incoming) {
     let client = ClientId::new(*incoming.peer.as_bytes());
     let stream = Bonded::new(incoming.stream);
     match Purpose::of(stream.open_metadata()) {
@@ -122,7 +131,7 @@ async fn serve_stream<C: Connect>(
                 tracing::debug!(?client, %error, "a flow is refused");
             }
         }
-        Some(Purpose::Packets) => match exchange {
+        Some(Purpose::Packets) => match beside.exchange {
             Some(exchange) => {
                 if let Err(error) = exchange.serve(client, stream).await {
                     tracing::debug!(?client, %error, "a tunnel is refused");
@@ -132,8 +141,22 @@ async fn serve_stream<C: Connect>(
         },
         Some(Purpose::Sink) => measure::swallow(stream).await,
         Some(Purpose::Source(size)) => measure::pour(stream, size).await,
-        Some(Purpose::Reasons(of)) if reasons.may_tell(client) => reasons::tell(stream, of).await,
+        Some(Purpose::Reasons(of)) if beside.reasons.may_tell(client) => {
+            reasons::tell(stream, of).await;
+        }
         Some(Purpose::Reasons(_)) => stream.refuse(DialError::LimitReached),
+        Some(Purpose::BeMet) => match beside.meeting {
+            Some(meeting) => meeting.be_met(client, stream).await,
+            None => stream.refuse(DialError::RefusedByPolicy),
+        },
+        Some(Purpose::Meet(key)) => match beside.meeting {
+            Some(meeting) => {
+                if let Err(error) = meeting.meet(client, ClientId::new(key), stream).await {
+                    tracing::debug!(?client, %error, "a client does not meet another");
+                }
+            }
+            None => stream.refuse(DialError::RefusedByPolicy),
+        },
         _ => stream.refuse(DialError::MalformedDestination),
     }
 }

@@ -314,7 +314,8 @@ impl Serving<'_> {
             config: self.config.clone(),
             ..self.setup.clone()
         };
-        ByName::start(&setup, wanted, links, director.clone(), choice).map(Some)
+        let gateway = self.gateway.map(|it| Arc::clone(&it.client));
+        ByName::start(&setup, wanted, links, director.clone(), choice, gateway).map(Some)
     }
 
     /// Carries packets over the gateway, of whoever is captured.

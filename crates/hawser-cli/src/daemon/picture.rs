@@ -258,6 +258,7 @@ pub(super) fn destination(metadata: &[u8]) -> Option<String> {
         Purpose::Sink | Purpose::Source(_) => Some("(measurement)".to_owned()),
         Purpose::Packets => Some("(packets)".to_owned()),
         Purpose::Reasons(_) => Some("(reasons)".to_owned()),
+        Purpose::BeMet | Purpose::Meet(_) => Some("(another client)".to_owned()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Two hosts that reach each other by name, wherever they are.
 
+mod behind_nat;
 mod stage;
 
 use std::io::{Read as _, Write as _};
@@ -200,3 +201,4 @@ fn streams_go_on_and_begin_while_the_directory_is_away() {
 /// Codes of SOCKS5.
 const NOT_ALLOWED: u8 = 2;
 const UNREACHABLE: u8 = 4;
+const TIMED_OUT: u8 = 6;

@@ -103,11 +103,12 @@ impl Clients {
         })
     }
 
-    /// Lets a stream in; it counts until the permit is dropped.
+    /// Lets a stream in; it counts until the permit is dropped. `destination`: where it leads, if
+    /// to a place of the network.
     pub(super) fn admit(
         self: &Arc<Self>,
         id: ClientId,
-        destination: &Destination,
+        destination: Option<&Destination>,
         now: Instant,
     ) -> Result<Permit, LimitReason> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,7 +168,7 @@ impl Client {
     fn admit(
         &mut self,
         limits: &ClientLimits,
-        destination: &Destination,
+        destination: Option<&Destination>,
         now: Instant,
     ) -> Result<(), LimitReason> {
         if self.streams >= limits.streams {
@@ -177,7 +178,9 @@ impl Client {
         if !self.connects.take(rate, burst, now) {
             return Err(LimitReason::Connects);
         }
-        if !self.recent.contains(destination) {
+        if let Some(destination) = destination
+            && !self.recent.contains(destination)
+        {
             let rate = limits.new_destinations_per_second;
             let burst = limits.new_destination_burst;
             if !self.new_destinations.take(rate, burst, now) {
@@ -253,7 +256,7 @@ mod tests {
     fn streams_at_once_are_limited_for_each_client() {
         let clients = Clients::new(limits());
         let now = Instant::now();
-        let admit = |id| clients.admit(id, &destination(80), now);
+        let admit = |id| clients.admit(id, Some(&destination(80)), now);
         let mut permits: Vec<Permit> = (0..3).map(|_| admit(ALICE).unwrap()).collect();
         assert_eq!(admit(ALICE).unwrap_err(), LimitReason::Streams);
         assert!(admit(BOB).is_ok());
@@ -265,7 +268,7 @@ mod tests {
     fn streams_of_all_clients_together_leave_descriptors_for_their_channels() {
         let clients = Clients::new(limits());
         let now = Instant::now();
-        let admit = |id| clients.admit(id, &destination(80), now);
+        let admit = |id| clients.admit(id, Some(&destination(80)), now);
         let mut permits: Vec<Permit> = [ALICE, ALICE, ALICE, BOB, BOB]
             .map(|id| admit(id).unwrap())
             .into();
@@ -279,7 +282,7 @@ mod tests {
     fn connects_are_limited_and_come_back_with_time() {
         let clients = Clients::new(limits());
         let now = Instant::now();
-        let admit = |now| clients.admit(ALICE, &destination(80), now).map(drop);
+        let admit = |now| clients.admit(ALICE, Some(&destination(80)), now).map(drop);
         for _ in 0..5 {
             admit(now).unwrap();
         }
@@ -298,7 +301,11 @@ mod tests {
     fn new_destinations_are_limited_and_known_ones_are_not() {
         let clients = Clients::new(limits());
         let now = Instant::now();
-        let admit = |port, now| clients.admit(ALICE, &destination(port), now).map(drop);
+        let admit = |port, now| {
+            clients
+                .admit(ALICE, Some(&destination(port)), now)
+                .map(drop)
+        };
         admit(1, now).unwrap();
         admit(2, now).unwrap();
         assert_eq!(admit(3, now), Err(LimitReason::NewDestinations));
@@ -314,7 +321,7 @@ mod tests {
             for port in 0..1000 {
                 let port = port + 1000 * u16::try_from(second).unwrap();
                 let now = now + Duration::from_secs(60) * second;
-                let _ = clients.admit(ALICE, &destination(port), now);
+                let _ = clients.admit(ALICE, Some(&destination(port)), now);
             }
         }
         assert!(

@@ -111,7 +111,9 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         client: ClientId,
         destination: &Destination,
     ) -> Result<(Vec<IpAddr>, Permit), DialError> {
-        let admitted = self.clients.admit(client, destination, Instant::now());
+        let admitted = self
+            .clients
+            .admit(client, Some(destination), Instant::now());
         let permit = admitted.map_err(|reason| {
             debug!(?client, ?reason, "limit reached");
             self.counters.limited.add(reason);

@@ -7,7 +7,7 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, select_all};
 use hawser_net::client::Client;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::identity::PublicKey;
@@ -19,14 +19,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::book::Book;
+use super::meeting;
 use super::offers::{Offers, at_peer};
 use crate::bonded::{BondDialer, Bonded, DoorDialer};
 use crate::connection::Origin;
 use crate::registration::Calling;
 use crate::transport::{DialError, Dialer as _};
 use addresses::reachable;
-pub use state::StartClient;
-use state::{Shared, Way};
+use state::{Shared, Starts, Way};
+pub use state::{StartClient, StartRelayed};
 
 /// What sessions with hosts by name are made of.
 pub struct NamedPeersSettings {
@@ -40,6 +41,16 @@ pub struct NamedPeersSettings {
     pub start: Box<StartClient>,
     /// Calls them.
     pub calling: Calling,
+    /// Where hosts that nothing else leads to are met.
+    pub meeting: Option<GatewayToMeet>,
+}
+
+/// The gateway that this host has enrolled with, where it meets others that have as well.
+pub struct GatewayToMeet {
+    /// This host's client of it.
+    pub gateway: Arc<Client>,
+    /// Begins to connect through it to the host with a key, where it can.
+    pub start: Box<StartRelayed>,
 }
 
 /// Sessions with hosts that are known by name.
@@ -68,14 +79,28 @@ impl NamedPeers {
             offers,
             start,
             calling,
+            meeting,
         } = settings;
         let Calling { asks, events } = calling;
-        let shared = Arc::new(Shared::new(book, door, offers, start, asks));
-        let tasks = vec![
+        let (gateway, start_relayed) = match meeting {
+            Some(GatewayToMeet { gateway, start }) => (Some(gateway), Some(start)),
+            None => (None, None),
+        };
+        let starts = Starts {
+            direct: start,
+            relayed: start_relayed,
+        };
+        let shared = Arc::new(Shared::new(book, door, offers, starts, asks));
+        let mut tasks = vec![
             tokio::spawn(serve(Arc::clone(&shared))),
             tokio::spawn(hear(Arc::clone(&shared), events)),
             tokio::spawn(look_after(Arc::clone(&shared))),
         ];
+        if let Some(gateway) = gateway {
+            tasks.push(tokio::spawn(meeting::be_met(Arc::clone(&gateway))));
+            let (book, door) = (shared.book.clone(), Arc::clone(&shared.door));
+            tasks.push(tokio::spawn(meeting::let_in(gateway, book, door)));
+        }
         Arc::new(Self { shared, tasks })
     }
 
@@ -108,6 +133,8 @@ impl NamedPeers {
         let mut changes = shared.changed.subscribe();
         let mut arrivals = shared.door.begun();
         let deadline = Instant::now() + PATIENCE;
+        // What leads there straight has the first word.
+        let mut relayed_at = Some(Instant::now() + RELAYED_AFTER);
         let _waiting = match shared.way(name) {
             Some(way) => return dial_by(way, &to, origin).await,
             None => shared.seek(name)?,
@@ -120,15 +147,21 @@ impl NamedPeers {
                 tracing::warn!(%name, %problem, "the host can't be reached");
                 return Err(DialError::HostUnreachable);
             }
-            let client = shared.client(name);
+            let clients = shared.clients_of(name);
+            let connecting = clients.iter().map(|it| Box::pin(it.connected(PATIENCE)));
+            let connecting: Vec<_> = connecting.collect();
             let connected = async {
-                match &client {
-                    Some(client) => drop(client.connected(PATIENCE).await),
-                    None => std::future::pending().await,
+                match connecting.is_empty() {
+                    false => drop(select_all(connecting).await),
+                    true => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = connected => {}
+                () = sleep_until(relayed_at.unwrap_or(deadline)), if relayed_at.is_some() => {
+                    relayed_at = None;
+                    shared.start_relayed(name);
+                }
                 Ok(()) = changes.changed() => {}
                 Ok(()) = arrivals.changed() => {}
                 () = sleep_until(deadline) => {
@@ -251,6 +284,8 @@ async fn look_after(shared: Arc<Shared>) {
 
 /// For a connection that waits for a session: as long as one waits for a gateway.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Three round trips of most links: two hosts that reach each other need no relay.
+const RELAYED_AFTER: Duration = Duration::from_secs(1);
 /// By then who has called is here, if it can be.
 const CALL_BACK_AFTER: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -71,13 +71,23 @@ fn counted(text: &mut Text, snapshot: &StatusSnapshot) {
 }
 
 /// By the names that counters have in a snapshot.
-const RELAYED: [(&str, [&str; 2]); 2] = [
-    ("up", ["proxy-bytes-up", "gateway-bytes-up"]),
-    ("down", ["proxy-bytes-down", "gateway-bytes-down"]),
+const RELAYED: [(&str, [&str; 3]); 2] = [
+    (
+        "up",
+        ["proxy-bytes-up", "gateway-bytes-up", "meeting-bytes-up"],
+    ),
+    (
+        "down",
+        [
+            "proxy-bytes-down",
+            "gateway-bytes-down",
+            "meeting-bytes-down",
+        ],
+    ),
 ];
 
 /// The counters that may fall, and so are gauges.
-const GAUGES: [(&str, &str, &str); 3] = [
+const GAUGES: [(&str, &str, &str); 4] = [
     (
         "proxy-current",
         "hawser_proxy_connections",
@@ -92,6 +102,11 @@ const GAUGES: [(&str, &str, &str); 3] = [
         "gateway-current",
         "hawser_relay_streams",
         "Streams of clients that a gateway serves.",
+    ),
+    (
+        "meeting-hosts",
+        "hawser_meeting_hosts",
+        "Clients of a gateway that other clients may meet there.",
     ),
 ];
 

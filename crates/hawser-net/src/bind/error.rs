@@ -72,6 +72,9 @@ pub enum ConnectError {
         /// The time for which it was tried; none when the kernel gave up first.
         after: Option<Duration>,
     },
+    /// The relay that carries connections to the far end has none.
+    #[error("{0}")]
+    Relay(io::Error),
     /// A packet filter on this host.
     #[error(
         "connecting to {remote}{} is forbidden by this host's packet filter",
@@ -197,9 +200,9 @@ impl From<ConnectError> for io::Error {
             ConnectError::NoRoute { .. } => io::ErrorKind::NetworkUnreachable,
             ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
             ConnectError::TimedOut { .. } => io::ErrorKind::TimedOut,
-            ConnectError::Congestion { source, .. } | ConnectError::System { source, .. } => {
-                source.kind()
-            }
+            ConnectError::Congestion { source, .. }
+            | ConnectError::System { source, .. }
+            | ConnectError::Relay(source) => source.kind(),
         };
         Self::new(kind, error)
     }

@@ -58,6 +58,15 @@ impl Keeper {
                 }
                 continue;
             };
+            if !self.may_know_address() {
+                self.publish(Some(NO_ADDRESS.to_owned()));
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    changed = wishes.changed() => if changed.is_err() { return },
+                    Ok(()) = addresses.changed() => {}
+                }
+                continue;
+            }
             let begun = Instant::now();
             match self.begin(port).await {
                 Ok(id) => {
@@ -160,6 +169,11 @@ impl Keeper {
 
     /// The gateway's addresses: first those that channels go to.
     async fn remotes(&self, port: u16) -> Result<Vec<SocketAddr>, String> {
+        if self.shared.config.relay.is_some() {
+            let mut known = self.datagram_addresses();
+            known.truncate(MAX_REMOTES);
+            return Ok(known);
+        }
         let keepers = self.shared.lock_keepers().clone();
         let used = keepers.values().filter_map(|status| status.remote);
         let mut all: Vec<SocketAddr> = used.collect();
@@ -200,7 +214,7 @@ impl Keeper {
 
     fn places(&self, remotes: &[SocketAddr]) -> Vec<Local> {
         let mut places: Vec<Local> = Vec::new();
-        for link in self.shared.usable_links() {
+        for link in self.shared.machine_links() {
             for remote in remotes {
                 let source = match link.loopback {
                     true => Some((LinkIndex::new(0), home(remote.ip()))),
@@ -217,6 +231,17 @@ impl Keeper {
         }
         places.truncate(MAX_PLACES);
         places
+    }
+
+    /// Where the gateway's UDP port is, as was said; a relay does not lead there.
+    fn datagram_addresses(&self) -> Vec<SocketAddr> {
+        let addresses = self.shared.addresses.borrow();
+        addresses.iter().filter_map(HostPort::socket_addr).collect()
+    }
+
+    /// Whether there is an address to which an association can go.
+    fn may_know_address(&self) -> bool {
+        self.shared.config.relay.is_none() || !self.datagram_addresses().is_empty()
     }
 
     async fn grant(&self) -> Grant {
@@ -277,6 +302,7 @@ fn home(remote: IpAddr) -> IpAddr {
 }
 
 const NOT_TAKEN: &str = "the gateway has not said that it takes UDP";
+const NO_ADDRESS: &str = "where its UDP port can be reached is not known";
 const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// As many as an association has.

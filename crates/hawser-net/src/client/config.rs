@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hawser_sched::rules::LinkRules;
 use hawser_session::{SessionConfig, TransportChoice};
 use hawser_types::Host;
 
+use super::relay::Relay;
 use crate::host_port::HostPort;
 use crate::identity::{Identity, PublicKey};
 use crate::invite::Invite;
@@ -40,11 +42,17 @@ pub struct ClientConfig {
     /// The transport of chunks, both ways, at first:
     /// [`Client::set_transport`](super::Client::set_transport) changes it.
     pub transport: TransportChoice,
+    /// Carries every connection to the gateway; `None`: the machine's links do. An association
+    /// still goes over the links, to `addresses`, which are those of the gateway's UDP port then.
+    pub relay: Option<Arc<dyn Relay>>,
 }
 
 impl ClientConfig {
     /// True if all addresses are of this very machine, behind its loopback interface.
     pub(super) fn is_local(&self) -> bool {
+        if self.relay.is_some() {
+            return false;
+        }
         let mut hosts = self.addresses.iter().map(HostPort::host);
         hosts.all(|host| match host {
             Host::Ip(ip) => ip.is_loopback(),

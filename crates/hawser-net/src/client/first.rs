@@ -16,7 +16,6 @@ use tokio::time::Instant;
 
 use super::candidates::Candidates;
 use super::shared::Shared;
-use crate::bind;
 use crate::driver::{Driver, NewChannel};
 use crate::links::Link;
 use crate::tls::{Handshake, TlsClient};
@@ -144,9 +143,9 @@ async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
     };
     let tls = TlsClient::new(&identity, config.gateway).map_err(|error| error.to_string())?;
     let greet = async |remote: SocketAddr| {
-        let way = (!link.loopback).then_some(link);
-        let options = shared.first_options(link);
-        let stream = bind::connect_on_link(way, remote, &options).await;
+        let stream = shared
+            .connect(link, remote, &shared.first_options(link))
+            .await;
         let stream = stream.map_err(|error| error.to_string())?;
         match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.handshake(stream)).await {
             Ok(Ok(handshake)) => Ok((link.clone(), remote, handshake)),

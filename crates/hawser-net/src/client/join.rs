@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::join_error::JoinError;
 use super::reach::reach;
 use super::shared::Shared;
-use crate::bind::{self, SocketOptions};
+use crate::bind::SocketOptions;
 use crate::driver::{Driver, NewChannel};
 use crate::{clock, links::Link};
 
@@ -32,8 +32,7 @@ pub(super) async fn join(
     let began = clock::now();
     let (remote, stream) = match remote {
         Some(remote) => {
-            let link = (!link.loopback).then_some(link);
-            let stream = bind::connect_on_link(link, remote, options).await?;
+            let stream = shared.connect(link, remote, options).await?;
             (remote, stream)
         }
         None => reach(shared, link, options).await?,

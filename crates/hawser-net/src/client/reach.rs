@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::address_choice::alike;
 use super::join_error::JoinError;
 use super::shared::Shared;
-use crate::bind::{self, SocketOptions};
+use crate::bind::SocketOptions;
 use crate::links::Link;
 
 /// A connection to the address that suits `link` best.
@@ -31,8 +31,7 @@ pub(super) async fn reach(
     let mut may_come = true;
     let attempt = async |remote| {
         let begun = Instant::now();
-        let link = (!link.loopback).then_some(link);
-        let stream = bind::connect_on_link(link, remote, options).await;
+        let stream = shared.connect(link, remote, options).await;
         (remote, begun.elapsed(), stream)
     };
     let mut attempts = FuturesUnordered::new();

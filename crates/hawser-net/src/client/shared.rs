@@ -1,6 +1,7 @@
 //! What the tasks of a client share.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +13,15 @@ use hawser_sched::packet::PacketPolicy;
 use hawser_sched::rules::LinkRules;
 use hawser_session::{LostSegment, TransportChoice};
 use hawser_types::{ByteCount, LinkIndex, SessionId};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::address_choice::choose;
 use super::candidates::{Candidates, Locator};
 use super::config::ClientConfig;
-use crate::bind::SocketOptions;
+use super::relay;
+use crate::bind::{self, ConnectError, SocketOptions};
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
@@ -150,8 +154,16 @@ impl Shared {
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The links to use now.
+    /// What connections go over now: the machine's links, or the relay.
     pub(super) fn usable_links(&self) -> Vec<Link> {
+        match self.config.relay {
+            Some(_) => vec![relay::as_link()],
+            None => self.machine_links(),
+        }
+    }
+
+    /// The links of this machine to use now.
+    pub(super) fn machine_links(&self) -> Vec<Link> {
         let links = self.links.borrow();
         let mut usable = match self.config.is_local() {
             // No other link leads there, whatever was asked for.
@@ -168,9 +180,31 @@ impl Shared {
 
     /// The gateway's addresses, for use over `links`.
     pub(super) fn candidates(&self, links: &[Link]) -> Candidates {
+        if self.config.relay.is_some() {
+            return self.locator.search(&[relay::ADDRESS], &[], links);
+        }
         let reached = self.reached.borrow().clone();
         let addresses = self.addresses.borrow().clone();
         self.locator.search(&reached, &addresses, links)
+    }
+
+    /// Connects over a link to one of the candidates.
+    pub(super) async fn connect(
+        &self,
+        link: &Link,
+        remote: SocketAddr,
+        options: &SocketOptions,
+    ) -> Result<TcpStream, ConnectError> {
+        let Some(relay) = &self.config.relay else {
+            let link = (!link.loopback).then_some(link);
+            return bind::connect_on_link(link, remote, options).await;
+        };
+        let stream = match timeout(RELAY_PATIENCE, relay.connect()).await {
+            Ok(stream) => stream.map_err(ConnectError::Relay)?,
+            Err(_) => return Err(ConnectError::Relay(io::ErrorKind::TimedOut.into())),
+        };
+        options.apply(&stream)?;
+        Ok(stream)
     }
 
     /// The gateway is at these addresses from now on, and not where it was reached elsewhere.
@@ -192,7 +226,8 @@ impl Shared {
 
     /// Whether the gateway is still at an address where it was reached, as far as that is known.
     pub(super) fn is_still_at(&self, remote: SocketAddr) -> bool {
-        is_among(&self.addresses.borrow(), remote)
+        // A relay finds it wherever it is.
+        self.config.relay.is_some() || is_among(&self.addresses.borrow(), remote)
     }
 
     /// The gateway has proved its key at `remote`; `is_best`: ahead of all other addresses.
@@ -347,6 +382,8 @@ fn is_among(addresses: &[HostPort], remote: SocketAddr) -> bool {
     addresses.any(|address| address.is_none_or(|address| address == remote))
 }
 
+/// As long as the far end may take to answer the gateway that asks for it.
+const RELAY_PATIENCE: Duration = Duration::from_secs(10);
 /// Unsent data in the kernel until the channel's rate is known.
 const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
 /// Memory that channels read into, beyond what each needs for one record.

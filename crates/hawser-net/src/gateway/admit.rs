@@ -34,11 +34,7 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     }
     loop {
         match listener.accept().await {
-            Ok((stream, remote)) => {
-                let place = shared.half_open.enter(remote.ip(), Instant::now());
-                shared.count(|counters| counters.connections += 1);
-                tokio::spawn(admit(Arc::clone(&shared), stream, remote, place));
-            }
+            Ok((stream, remote)) => enter(&shared, stream, remote),
             Err(error) => {
                 // Out of descriptors, mostly: others need time to free some.
                 tracing::warn!(%error, "can't accept connections");
@@ -46,6 +42,13 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
             }
         }
     }
+}
+
+/// Takes a connection from `remote`, which is a stranger's until it proves something.
+pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr) {
+    let place = shared.half_open.enter(remote.ip(), Instant::now());
+    shared.count(|counters| counters.connections += 1);
+    tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
 }
 
 async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {

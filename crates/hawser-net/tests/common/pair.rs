@@ -163,6 +163,7 @@ impl Pair {
             congestion: None,
             express: self.options.express,
             transport: hawser_session::TransportChoice::default(),
+            relay: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_config::{DirectoryConfig, ServeConfig};
 use hawser_control::{DirectoryStatus, LinkStatus, PolicyStatus, Role};
-use hawser_front::gateway::GatewayCounters;
+use hawser_front::gateway::{GatewayCounters, MeetingPlace};
 use hawser_front::packets::PacketCounters;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::links::{Link, LinkMonitor};
@@ -43,6 +43,8 @@ pub(crate) struct FarEnd<'a> {
     pub(crate) relay: Option<Arc<GatewayCounters>>,
     /// Those of packets likewise.
     pub(crate) packets: Option<Arc<PacketCounters>>,
+    /// Where clients meet; its counters likewise.
+    pub(crate) meeting: Option<Arc<MeetingPlace>>,
     /// The directory to serve beside; none without domains.
     pub(crate) directory: DirectoryConfig,
 }
@@ -71,6 +73,7 @@ impl FarEnd<'_> {
             gateway: Arc::downgrade(&gateway),
             relay: self.relay,
             packets: self.packets,
+            meeting: self.meeting,
             directory,
             links,
             names: GatewayNames::of(self.setup),
@@ -103,6 +106,7 @@ struct GatewaySubject {
     gateway: Weak<Gateway>,
     relay: Option<Arc<GatewayCounters>>,
     packets: Option<Arc<PacketCounters>>,
+    meeting: Option<Arc<MeetingPlace>>,
     directory: Option<OwnDirectory>,
     links: watch::Receiver<Arc<Vec<Link>>>,
     names: GatewayNames,
@@ -172,6 +176,9 @@ impl Subject for GatewaySubject {
         }
         if let Some(packets) = &self.packets {
             flat(&mut list, "packets", &packets.snapshot());
+        }
+        if let Some(meeting) = &self.meeting {
+            flat(&mut list, "meeting", &meeting.stats());
         }
         if let Some(directory) = &self.directory {
             flat(&mut list, "directory", &directory.counts());

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_front::connection::SharedDirector;
-use hawser_front::peer::{Book, NamedPeers, NamedPeersSettings, Offers};
+use hawser_front::peer::{Book, GatewayToMeet, NamedPeers, NamedPeersSettings, Offers};
 use hawser_front::registration::CallSettings;
+use hawser_net::client::Client;
 use hawser_net::gateway::{AcceptLimits, Gateway, GatewayConfig};
 use hawser_net::store::NameStore;
 use tokio::net::TcpListener;
@@ -28,13 +29,14 @@ pub(crate) struct ByName {
 
 impl ByName {
     /// Opens the door for those that are known, and has this host found by the name that is
-    /// `wanted`.
+    /// `wanted`; hosts that nothing else leads to are met at `gateway`.
     pub(crate) fn start(
         setup: &Setup,
         wanted: &Wanted,
         (links, rules): (&Links, &Arc<LinkRuleStore>),
         director: SharedDirector,
         choice: &Choice,
+        gateway: Option<Arc<Client>>,
     ) -> anyhow::Result<Self> {
         let config = &setup.config.up;
         let identity = setup.state.identity()?;
@@ -52,13 +54,21 @@ impl ByName {
         };
         let links = (links, rules);
         let (registration, calling) = wanted.start(links, &config.links, director, calls)?;
-        let clients = PeerClients::new(setup, &config.links, links, choice);
+        let clients = Arc::new(PeerClients::new(setup, &config.links, links, choice));
+        let meeting = gateway.map(|gateway| {
+            let (clients, by) = (Arc::clone(&clients), Arc::clone(&gateway));
+            GatewayToMeet {
+                gateway,
+                start: Box::new(move |peer| clients.start_through(&by, peer)),
+            }
+        });
         let peers = NamedPeers::start(NamedPeersSettings {
             book,
             door: Arc::new(door),
             offers: Offers::new(config.offer.iter().copied()),
             start: Box::new(move |peer, addresses| clients.start(peer, addresses)),
             calling,
+            meeting,
         });
         tracing::info!(port, offers = ?config.offer, "hosts that are known by name are let in");
         Ok(Self {

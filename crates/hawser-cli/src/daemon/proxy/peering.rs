@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource};
+use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource, TransportChoice};
 use hawser_front::connect::Connect;
-use hawser_front::peer::{PeerFinder, PeerSessions, PeerSettings, Peers};
+use hawser_front::peer::{PeerFinder, PeerSessions, PeerSettings, Peers, ThroughGateway};
 use hawser_net::bind::{SocketOptions, connect_on_link};
-use hawser_net::client::Client;
+use hawser_net::client::{Client, ClientConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, usable};
@@ -103,6 +103,26 @@ impl PeerClients {
 
     /// Begins to connect to the peer with a key, where that can be done.
     pub(crate) fn start(&self, peer: PublicKey, addresses: Vec<HostPort>) -> Option<Arc<Client>> {
+        let config = self.config(peer, addresses)?;
+        Some(self.begin(config))
+    }
+
+    /// The same for one that nothing leads to but the gateway at which it may be met.
+    pub(crate) fn start_through(
+        &self,
+        gateway: &Arc<Client>,
+        peer: PublicKey,
+    ) -> Option<Arc<Client>> {
+        let mut config = self.config(peer, Vec::new())?;
+        config.relay = Some(Arc::new(ThroughGateway::new(Arc::clone(gateway), peer)));
+        if config.transport == TransportChoice::Auto {
+            // The gateway passes on what UDP does not carry, and nothing else.
+            config.transport = TransportChoice::Sctp;
+        }
+        Some(self.begin(config))
+    }
+
+    fn config(&self, peer: PublicKey, addresses: Vec<HostPort>) -> Option<ClientConfig> {
         let config = self.maker.config(peer, addresses, None, &self.rules);
         let mut config = config
             .inspect_err(|error| tracing::warn!(%error, "peers can't be connected to"))
@@ -111,10 +131,14 @@ impl PeerClients {
         config.session.scheduler = chosen.scheduler;
         config.session.packet_scheduler = chosen.packet_scheduler;
         config.transport = chosen.transport;
+        Some(config)
+    }
+
+    fn begin(&self, config: ClientConfig) -> Arc<Client> {
         let client = Arc::new(Client::start_enrolled(config, self.links.clone()));
         // Goes on for as long as the client lives.
         drop(self.rules.keep(&client, &self.links));
-        Some(client)
+        client
     }
 }
 

@@ -154,6 +154,7 @@ impl ClientMaker {
             congestion: self.session.congestion.name(),
             express: self.session.express,
             transport: self.session.transport,
+            relay: None,
         })
     }
 

@@ -22,26 +22,53 @@ pub(super) struct Stage {
     pub(super) place: Place,
     router: Neighbour,
     bob: Neighbour,
+    /// What else stands between them.
+    _between: Vec<Neighbour>,
 }
 
 impl Stage {
     pub(super) fn new() -> Self {
-        let (place, router, bob) = (Place::new(), two_links(), Neighbour::start());
-        bob.ip("link set lo up");
-        for (net, name) in [(3, "cable"), (4, "radio")] {
-            ip(&format!("link add {name} type veth peer name far"));
-            router.take("far");
-            router.ip(&format!("link set far name {name} up"));
-            router.ip(&format!("address add 10.{net}.0.1/24 dev {name}"));
-            bob.take(name);
-            bob.ip(&format!("link set {name} up"));
-            bob.ip(&format!("address add 10.{net}.0.2/24 dev {name}"));
-            let route = format!("route add default via 10.{net}.0.1 dev {name} metric {net}00");
-            bob.ip(&route);
+        let (router, bob) = (two_links(), Neighbour::start());
+        lead_bob_to(&router, &bob);
+        forward(&router);
+        Self::furnish(router, bob, Vec::new())
+    }
+
+    /// The same with a translator in front of each of them, which lets in what answers and nothing
+    /// else, and gives other ports: the same one to whatever a socket sends, or, where it is
+    /// `fickle`, another one for each host that is sent to. None where that can't be had.
+    pub(super) fn behind_nat(is_fickle: [bool; 2]) -> Option<Self> {
+        let (at_alice, at_bob) = (two_links(), Neighbour::start());
+        let (router, bob) = (Neighbour::start(), Neighbour::start());
+        at_alice.ip("address delete 10.99.0.1/32 dev lo");
+        at_bob.ip("link set lo up");
+        router.ip("link set lo up");
+        router.ip("address add 10.99.0.1/32 dev lo");
+        lead_bob_to(&at_bob, &bob);
+        let place = Place::new();
+        let translators = [
+            (&at_alice, ["dsl", "lte"], 11),
+            (&at_bob, ["cable", "radio"], 13),
+        ];
+        for ((translator, links, net), is_fickle) in translators.into_iter().zip(is_fickle) {
+            for (link, net) in links.into_iter().zip(net..) {
+                lead_out(translator, &router, link, net);
+            }
+            let rules = place.path("translator");
+            std::fs::write(&rules, translation(is_fickle)).unwrap();
+            let mut nft = translator.command("nft");
+            nft.arg("-f").arg(rules);
+            if !nft.status().is_ok_and(|status| status.success()) {
+                return None;
+            }
+            forward(translator);
         }
-        let mut forward = router.command("sh");
-        forward.args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]);
-        assert!(forward.status().unwrap().success());
+        forward(&router);
+        Some(Self::furnish(router, bob, vec![at_alice, at_bob]))
+    }
+
+    fn furnish(router: Neighbour, bob: Neighbour, between: Vec<Neighbour>) -> Self {
+        let place = Place::new();
         for port in [7000, 7001] {
             serve_there(&bob, async move |ready| {
                 let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
@@ -57,7 +84,12 @@ impl Stage {
         write_private(&place.path("users"), "alice:a\nbob:b\n");
         write_private(&place.path("alice-password"), "a\n");
         write_private(&place.path("bob-password"), "b\n");
-        Self { place, router, bob }
+        Self {
+            place,
+            router,
+            bob,
+            _between: between,
+        }
     }
 
     pub(super) fn key(&self, state: &str) -> String {
@@ -77,12 +109,19 @@ impl Stage {
     }
 
     pub(super) fn serve(&self) -> Daemon {
+        self.serve_with(&[])
+    }
+
+    /// A gateway with the directory, which these arguments are for.
+    pub(super) fn serve_with(&self, arguments: &[&str]) -> Daemon {
         let mut serve = self.router.command(HAWSER);
         serve.arg("--state").arg(self.place.path("directory"));
         serve.args(["serve", "--listen", "10.99.0.1:7443"]);
         serve.args(["--directory", "example.org"]);
         serve.args(["--directory-listen", "10.99.0.1:5060"]);
         serve.arg("--directory-users").arg(self.place.path("users"));
+        serve.arg("--invite-file").arg(self.place.path("invite"));
+        serve.args(arguments);
         let directory = self.place.launch_command("directory", serve);
         let is_ready = || {
             let status = self.place.status("directory");
@@ -113,14 +152,30 @@ impl Stage {
         self.launch("bob", up)
     }
 
+    /// An invite to the gateway, for one of them.
+    pub(super) fn invite(&self) -> String {
+        let made = self.place.run("directory", &["invite"]);
+        assert_eq!(made.code, 0, "{made:?}");
+        made.out.trim().to_owned()
+    }
+
+    /// A count of the gateway.
+    pub(super) fn counted(&self, name: &str) -> u64 {
+        let status = self.place.status("directory").unwrap();
+        status["counters"][name].as_u64().unwrap()
+    }
+
     fn up(&self, up: &mut Command, name: &str, arguments: &[&str]) {
         up.args(["--log", "debug"]);
-        up.args(["up", "--direct", "--listen", "127.0.0.1:0"]);
+        up.args(["up", "--listen", "127.0.0.1:0"]);
         up.args(["--name", &format!("{name}@example.org")]);
         up.args(["--directory", "sip:10.99.0.1"]);
         let password = self.place.path(&format!("{name}-password"));
         up.arg("--directory-password-file").arg(password);
         up.args(arguments);
+        if !arguments.contains(&"--gateway") {
+            up.arg("--direct");
+        }
     }
 
     fn launch(&self, state: &str, up: Command) -> Daemon {
@@ -214,6 +269,57 @@ impl Stage {
         nft.arg("-f").arg(self.place.path("rules"));
         nft.status().is_ok_and(|status| status.success())
     }
+}
+
+/// Gives Bob two links to a router.
+fn lead_bob_to(router: &Neighbour, bob: &Neighbour) {
+    bob.ip("link set lo up");
+    for (net, name) in [(3, "cable"), (4, "radio")] {
+        ip(&format!("link add {name} type veth peer name far"));
+        router.take("far");
+        router.ip(&format!("link set far name {name} up"));
+        router.ip(&format!("address add 10.{net}.0.1/24 dev {name}"));
+        bob.take(name);
+        bob.ip(&format!("link set {name} up"));
+        bob.ip(&format!("address add 10.{net}.0.2/24 dev {name}"));
+        let route = format!("route add default via 10.{net}.0.1 dev {name} metric {net}00");
+        bob.ip(&route);
+    }
+}
+
+/// What comes to a translator by one of its links leaves by a line of its own to the router.
+fn lead_out(translator: &Neighbour, router: &Neighbour, link: &str, net: u8) {
+    ip(&format!("link add wan{net} type veth peer name far"));
+    translator.take(&format!("wan{net}"));
+    router.take("far");
+    router.ip(&format!("link set far name line{net} up"));
+    router.ip(&format!("address add {net}.0.0.1/24 dev line{net}"));
+    translator.ip(&format!("link set wan{net} up"));
+    translator.ip(&format!("address add {net}.0.0.2/24 dev wan{net}"));
+    translator.ip(&format!("rule add iif {link} table {net}"));
+    translator.ip(&format!("route add default via {net}.0.0.1 table {net}"));
+}
+
+fn forward(router: &Neighbour) {
+    let script = "cd /proc/sys/net/ipv4; echo 1 > ip_forward; \
+                  for it in conf/*/rp_filter; do echo 0 > $it; done";
+    let mut forward = router.command("sh");
+    assert!(forward.args(["-c", script]).status().unwrap().success());
+}
+
+/// The rules of a translator. Without `random` Linux gives a socket the same port whatever it sends
+/// to.
+fn translation(is_fickle: bool) -> String {
+    let random = if is_fickle { " random" } else { "" };
+    format!(
+        "table ip t {{\n\
+         chain out {{\ntype nat hook postrouting priority 100\n\
+         oifname \"wan*\" meta l4proto {{ tcp, udp }} masquerade to :20000-49999{random}\n}}\n\
+         chain own {{\ntype filter hook input priority 0\n\
+         iifname \"wan*\" ct state new drop\n}}\n\
+         chain through {{\ntype filter hook forward priority 0\n\
+         iifname \"wan*\" ct state new drop\n}}\n}}\n"
+    )
 }
 
 /// Sends so many bytes, which come back.

@@ -25,13 +25,32 @@ pub(super) struct Shared {
     pub(super) offers: Arc<Offers>,
     /// Told when a host was heard of, or a call is over.
     pub(super) changed: watch::Sender<()>,
-    start: Box<StartClient>,
+    starts: Starts,
     asks: mpsc::Sender<Ask>,
     peers: Mutex<BTreeMap<HostNameAt, Peer>>,
 }
 
 /// Begins to connect to the host with a key at some addresses, where it can.
 pub type StartClient = dyn Fn(PublicKey, Vec<HostPort>) -> Option<Arc<Client>> + Send + Sync;
+
+/// Begins to connect through a gateway to the host with a key, where it can.
+pub type StartRelayed = dyn Fn(PublicKey) -> Option<Arc<Client>> + Send + Sync;
+
+/// How clients of others' doors are begun.
+pub(super) struct Starts {
+    pub(super) direct: Box<StartClient>,
+    /// Where a gateway may pass on what they say.
+    pub(super) relayed: Option<Box<StartRelayed>>,
+}
+
+/// How a client reaches the other host's door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Route {
+    /// Over the links.
+    Direct,
+    /// Through a gateway.
+    Relayed,
+}
 
 /// A session that streams may go over.
 pub(super) enum Way {
@@ -46,7 +65,8 @@ pub(super) enum Way {
 struct Peer {
     /// Where it was when it said so last.
     addresses: Vec<HostPort>,
-    session: Option<Running>,
+    /// Straight ones come first.
+    sessions: BTreeMap<Route, Running>,
     /// Connections that wait for a session.
     waiting: usize,
     /// Why the last call came to nothing, and when.
@@ -69,7 +89,7 @@ impl Shared {
         book: Book,
         door: Arc<Gateway>,
         offers: Offers,
-        start: Box<StartClient>,
+        starts: Starts,
         asks: mpsc::Sender<Ask>,
     ) -> Self {
         Self {
@@ -77,7 +97,7 @@ impl Shared {
             door,
             offers: Arc::new(offers),
             changed: watch::Sender::default(),
-            start,
+            starts,
             asks,
             peers: Mutex::default(),
         }
@@ -86,23 +106,29 @@ impl Shared {
     /// A session with the host that runs now.
     pub(super) fn way(&self, name: &HostNameAt) -> Option<Way> {
         let key = self.book.store().peer(name)?.key?;
-        let client = self.client(name);
-        if let Some(client) = client.as_ref().filter(|client| client.is_admitted()) {
+        let clients = self.clients_of(name);
+        if let Some(client) = clients.iter().find(|client| client.is_admitted()) {
             return Some(Way::Client(Arc::clone(client)));
         }
         if self.door.is_connected(&key) {
             return Some(Way::Door(Arc::clone(&self.door), key));
         }
         // Whether it lets this host in shows when a stream is opened.
-        client.filter(|it| it.is_connected()).map(Way::Client)
+        let mut clients = clients.into_iter();
+        clients.find(|it| it.is_connected()).map(Way::Client)
     }
 
-    /// The client of its door, connected or not.
-    pub(super) fn client(&self, name: &HostNameAt) -> Option<Arc<Client>> {
+    /// The clients of its door, connected or not, the preferred one first.
+    pub(super) fn clients_of(&self, name: &HostNameAt) -> Vec<Arc<Client>> {
         let mut peers = self.lock();
-        let running = peers.get_mut(name)?.session.as_mut()?;
-        running.used = Instant::now();
-        Some(Arc::clone(&running.client))
+        let Some(peer) = peers.get_mut(name) else {
+            return Vec::new();
+        };
+        let used = |running: &mut Running| {
+            running.used = Instant::now();
+            Arc::clone(&running.client)
+        };
+        peer.sessions.values_mut().map(used).collect()
     }
 
     /// Looks for the host on behalf of a connection, which counts until what is returned is
@@ -153,21 +179,50 @@ impl Shared {
         let Some(peer) = peers.get_mut(name) else {
             return;
         };
-        if peer.session.is_some() || peer.addresses.is_empty() {
+        if peer.sessions.contains_key(&Route::Direct) || peer.addresses.is_empty() {
             return;
         }
-        let Some(client) = (self.start)(key, peer.addresses.clone()) else {
+        let Some(client) = (self.starts.direct)(key, peer.addresses.clone()) else {
             return;
         };
+        peer.sessions
+            .insert(Route::Direct, self.running(key, client));
+        drop(peers);
+        self.changed.send_replace(());
+    }
+
+    /// Begins to connect to the host through the gateway, unless that was begun or can't be done.
+    pub(super) fn start_relayed(self: &Arc<Self>, name: &HostNameAt) {
+        let Some(key) = self.book.store().peer(name).and_then(|peer| peer.key) else {
+            return;
+        };
+        let mut peers = self.lock();
+        let Some(peer) = peers.get_mut(name) else {
+            return;
+        };
+        let Some(start) = &self.starts.relayed else {
+            return;
+        };
+        if peer.sessions.contains_key(&Route::Relayed) {
+            return;
+        }
+        let Some(client) = start(key) else {
+            return;
+        };
+        peer.sessions
+            .insert(Route::Relayed, self.running(key, client));
+        drop(peers);
+        self.changed.send_replace(());
+    }
+
+    fn running(&self, key: PublicKey, client: Arc<Client>) -> Running {
         let serving = tokio::spawn(serve(Arc::clone(&self.offers), key, Arc::clone(&client)));
-        peer.session = Some(Running {
+        Running {
             key,
             client,
             used: Instant::now(),
             serving: serving.abort_handle(),
-        });
-        drop(peers);
-        self.changed.send_replace(());
+        }
     }
 
     /// The host can be reached at these addresses now.
@@ -179,7 +234,7 @@ impl Shared {
             peer.failures = 0;
             if addresses.is_empty() {
                 peer.problem = Some((NO_ADDRESS.to_owned(), Instant::now()));
-            } else if let Some(running) = &peer.session {
+            } else if let Some(running) = peer.sessions.get(&Route::Direct) {
                 running.client.set_addresses(addresses.clone());
             }
             peer.addresses = addresses;
@@ -210,31 +265,33 @@ impl Shared {
     pub(super) fn problem(&self, name: &HostNameAt) -> Option<String> {
         let peers = self.lock();
         let peer = peers.get(name)?;
-        let (problem, _) = peer.problem.as_ref().filter(|_| peer.session.is_none())?;
+        let (problem, _) = peer.problem.as_ref().filter(|_| peer.sessions.is_empty())?;
         Some(problem.clone())
     }
 
     /// What a connection waits for.
     pub(super) fn why_not_yet(&self, name: &HostNameAt) -> String {
         let peers = self.lock();
-        let peer = peers.get(name);
-        let session = peer.and_then(|peer| peer.session.as_ref());
-        match session {
-            None => "the directory has not answered".to_owned(),
-            Some(running) => {
-                let problem = running.client.snapshot(0).problem;
-                let problem = problem.unwrap_or_else(|| "it does not answer".to_owned());
-                format!(
-                    "{problem}; it does not come either: where both hosts are behind NAT, neither \
-                     reaches the other yet"
-                )
-            }
+        let sessions = peers.get(name).map(|peer| &peer.sessions);
+        let problem = |route| {
+            let running = sessions?.get(&route)?;
+            let problem = running.client.snapshot(0).problem;
+            Some(problem.unwrap_or_else(|| "it does not answer".to_owned()))
+        };
+        let relayed = match (problem(Route::Relayed), &self.starts.relayed) {
+            (Some(problem), _) => format!("through the gateway: {problem}"),
+            (None, Some(_)) => "through the gateway: not tried yet".to_owned(),
+            (None, None) => NEEDS_GATEWAY.to_owned(),
+        };
+        match problem(Route::Direct) {
+            None => format!("the directory has not answered; {relayed}"),
+            Some(problem) => format!("{problem}; it does not come either; {relayed}"),
         }
     }
 
     pub(super) fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
         let peers = self.lock();
-        let sessions = peers.values().filter_map(|peer| peer.session.as_ref());
+        let sessions = peers.values().flat_map(|peer| peer.sessions.values());
         sessions
             .map(|running| (running.key, Arc::clone(&running.client)))
             .collect()
@@ -242,8 +299,13 @@ impl Shared {
 
     pub(super) fn take_clients(&self) -> Vec<Arc<Client>> {
         let mut peers = self.lock();
-        let sessions = peers.values_mut().filter_map(|peer| peer.session.take());
-        sessions.map(Running::stop).collect()
+        let sessions = peers
+            .values_mut()
+            .map(|peer| std::mem::take(&mut peer.sessions));
+        sessions
+            .flat_map(BTreeMap::into_values)
+            .map(Running::stop)
+            .collect()
     }
 
     /// Takes the clients that were not used for that long, and those of hosts that are in the book
@@ -253,18 +315,25 @@ impl Shared {
         let mut peers = self.lock();
         for (name, peer) in peers.iter_mut() {
             let key = self.book.store().peer(name).and_then(|peer| peer.key);
-            let Some(running) = &mut peer.session else {
-                continue;
-            };
-            if peer.waiting > 0 || running.is_used() {
-                running.used = Instant::now();
+            let is_relayed = peer.sessions.get(&Route::Relayed);
+            let is_relayed = is_relayed.is_some_and(|it| it.client.is_admitted());
+            let before = peer.sessions.len();
+            for (route, mut running) in std::mem::take(&mut peer.sessions) {
+                if peer.waiting > 0 || running.is_used() {
+                    running.used = Instant::now();
+                }
+                // Nothing leads there straight, as it turned out.
+                let is_vain = route == Route::Direct && is_relayed;
+                let is_vain = is_vain && !running.client.is_connected();
+                let is_known = key == Some(running.key);
+                if is_known && !is_vain && running.used.elapsed() < idle {
+                    peer.sessions.insert(route, running);
+                } else {
+                    taken.push(running.stop());
+                }
             }
-            let is_known = key == Some(running.key);
-            if is_known && running.used.elapsed() < idle {
-                continue;
-            }
-            let is_over = !self.door.is_connected(&running.key);
-            taken.extend(peer.session.take().map(Running::stop));
+            let has_ended = before > 0 && peer.sessions.is_empty();
+            let is_over = has_ended && !key.is_some_and(|key| self.door.is_connected(&key));
             if let Some(uri) = sip_uri(name).filter(|_| is_over) {
                 // It ends by itself otherwise.
                 let _ = self.asks.try_send(Ask::HangUp(uri));
@@ -276,7 +345,7 @@ impl Shared {
                 // Who is in the book no more is not told where this host moves.
                 let _ = self.asks.try_send(Ask::HangUp(uri));
             }
-            is_known || peer.waiting > 0 || peer.session.is_some()
+            is_known || peer.waiting > 0 || !peer.sessions.is_empty()
         });
         taken
     }
@@ -320,6 +389,8 @@ async fn serve(offers: Arc<Offers>, peer: PublicKey, client: Arc<Client>) {
     }
 }
 
+const NEEDS_GATEWAY: &str = "hosts that are both behind NAT need a gateway that both have enrolled \
+     with, started with `hawser serve --meet`";
 const NO_ADDRESS: &str = "it names no address that could be tried";
 /// For so long nobody asks again.
 const KEEP_PROBLEM: Duration = Duration::from_secs(2);

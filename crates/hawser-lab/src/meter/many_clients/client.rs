@@ -57,6 +57,7 @@ impl Client {
             congestion: None,
             express: true,
             transport: TransportChoice::Tcp,
+            relay: None,
         };
         let mut target = Vec::new();
         let host = Host::Ip((*order.target.ip()).into());

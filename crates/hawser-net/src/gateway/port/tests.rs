@@ -121,6 +121,7 @@ async fn join_over_both(address: &str) {
         congestion: None,
         express: true,
         transport: hawser_session::TransportChoice::default(),
+        relay: None,
     };
     let client = Client::start(config, links);
     let joined = async {

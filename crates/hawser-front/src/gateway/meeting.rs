@@ -1,0 +1,166 @@
+//! Lets clients of the gateway reach each other where nothing else leads from one to the other.
+//!
+//! A host says that it may be met, by a stream that stays open. Another one opens a stream that
+//! names the first one's key. The gateway opens a stream to that host, which names the caller's,
+//! and passes bytes on between the two. What they say is sealed from end to end: the gateway sees
+//! how much it is, and when.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_net::session::SessionHandle;
+use serde::Serialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::client::{ClientId, ClientLimits, Clients, Permit};
+use crate::bonded::{Bonded, Purpose};
+use crate::incoming::IncomingStream as _;
+use crate::relay::{RelayCounters, RelayOptions, RelayReport, relay};
+use crate::transport::DialError;
+use hawser_types::ByteCount;
+
+/// The clients of a gateway that may be met there.
+#[derive(Debug)]
+pub struct MeetingPlace {
+    hosts: Mutex<Hosts>,
+    callers: Arc<Clients>,
+    moved: RelayCounters,
+}
+
+/// What has passed between clients so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct MeetingStats {
+    /// Hosts that may be met now.
+    pub hosts: u64,
+    /// Bytes from callers to those that they have called.
+    pub bytes_up: ByteCount,
+    /// Bytes back.
+    pub bytes_down: ByteCount,
+}
+
+#[derive(Debug, Default)]
+struct Hosts {
+    present: BTreeMap<ClientId, Present>,
+    next: u64,
+}
+
+/// A host that may be met.
+#[derive(Debug)]
+struct Present {
+    number: u64,
+    session: SessionHandle,
+    /// Dropped when the host says so anew: what it has said in another session counts no more.
+    _displaced: oneshot::Sender<()>,
+}
+
+impl Default for MeetingPlace {
+    fn default() -> Self {
+        Self {
+            hosts: Mutex::default(),
+            callers: Clients::new(LIMITS),
+            moved: RelayCounters::default(),
+        }
+    }
+}
+
+impl MeetingPlace {
+    /// A client says by `stream` that it may be met, until the stream ends.
+    pub async fn be_met(&self, host: ClientId, mut stream: Bonded) {
+        let (number, displaced) = self.enter(host, stream.session());
+        stream.accept();
+        tokio::select! {
+            // Nothing is said in it.
+            _ = stream.read_u8() => {}
+            _ = displaced => {}
+        }
+        let mut hosts = self.lock();
+        let is_this = |present: &Present| present.number == number;
+        if hosts.present.get(&host).is_some_and(is_this) {
+            hosts.present.remove(&host);
+        }
+    }
+
+    /// Carries the bytes of `stream`, which `caller` has opened, to the host with the key `to` and
+    /// back, to its end.
+    ///
+    /// # Errors
+    /// The cause that the caller was told.
+    pub async fn meet(
+        &self,
+        caller: ClientId,
+        to: ClientId,
+        mut stream: Bonded,
+    ) -> Result<RelayReport, DialError> {
+        let (far, _permit) = match self.open(caller, to).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                stream.refuse(error);
+                return Err(error);
+            }
+        };
+        stream.accept();
+        let options = RelayOptions::default();
+        Ok(relay(stream.into(), far.into(), &options, &self.moved).await)
+    }
+
+    /// The counts of this moment.
+    pub fn stats(&self) -> MeetingStats {
+        MeetingStats {
+            hosts: self.lock().present.len() as u64,
+            bytes_up: self.moved.up(),
+            bytes_down: self.moved.down(),
+        }
+    }
+
+    async fn open(&self, caller: ClientId, to: ClientId) -> Result<(Bonded, Permit), DialError> {
+        let permit = self.callers.admit(caller, None, Instant::now());
+        let permit = permit.map_err(|reason| {
+            tracing::debug!(?caller, ?reason, "it meets others too often");
+            DialError::LimitReached
+        })?;
+        let session = self.lock().present.get(&to).map(|it| it.session.clone());
+        let session = session.ok_or(DialError::HostUnreachable)?;
+        let opening = Purpose::Meet(caller.to_bytes()).opening();
+        let far = session.open(opening);
+        let mut far = far.map_err(|_| DialError::LimitReached)?;
+        // Whether the host does not know the caller or is not here, is not the caller's business.
+        match timeout(ANSWER_PATIENCE, far.accepted()).await {
+            Ok(Ok(_)) => Ok((Bonded::new(far), permit)),
+            Ok(Err(_)) | Err(_) => Err(DialError::HostUnreachable),
+        }
+    }
+
+    fn enter(&self, host: ClientId, session: SessionHandle) -> (u64, oneshot::Receiver<()>) {
+        let (_displaced, displaced) = oneshot::channel();
+        let mut hosts = self.lock();
+        hosts.next += 1;
+        let number = hosts.next;
+        let present = Present {
+            number,
+            session,
+            _displaced,
+        };
+        hosts.present.insert(host, present);
+        (number, displaced)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hosts> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Two hosts need one connection or two with each other; each try is one more.
+const LIMITS: ClientLimits = ClientLimits {
+    streams: 32,
+    all_streams: 1024,
+    connects_per_second: 4,
+    connect_burst: 32,
+    new_destinations_per_second: 0,
+    new_destination_burst: 0,
+};
+/// A round trip of the slowest links, and a repetition.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);

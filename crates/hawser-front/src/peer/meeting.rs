@@ -1,0 +1,149 @@
+//! Hosts that meet at a gateway: where neither reaches the other, as when both are behind NAT, the
+//! gateway that both have enrolled with passes bytes on between them.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hawser_net::client::{Client, Relay};
+use hawser_net::gateway::{Admission as _, Gateway};
+use hawser_net::identity::PublicKey;
+use hawser_net::local_pair;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+
+use super::book::Book;
+use crate::bonded::{Bonded, Purpose, open};
+use crate::connection::Origin;
+use crate::incoming::IncomingStream as _;
+use crate::relay::{RelayCounters, RelayOptions, relay};
+use crate::transport::DialError;
+
+/// Says at the gateway that this host may be met there, for as long as it is polled.
+pub(super) async fn be_met(gateway: Arc<Client>) {
+    let mut pause = FIRST_PAUSE;
+    let mut said = None;
+    loop {
+        let begun = Instant::now();
+        let refused = match open(&gateway, Purpose::BeMet.opening(), &Origin::default()).await {
+            Ok(mut stream) => {
+                tracing::info!("hosts that are known by name may be met at the gateway");
+                said = None;
+                // It ends with the session.
+                let _ = stream.read_u8().await;
+                None
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = refused.filter(|_| refused != said) {
+            tracing::info!(problem = why(error), "no host can be met at the gateway");
+            said = refused;
+        }
+        pause = match begun.elapsed() > LONGEST_PAUSE {
+            true => FIRST_PAUSE,
+            false => LONGEST_PAUSE.min(pause * 2),
+        };
+        sleep(pause).await;
+    }
+}
+
+/// Leads those that come by the gateway and are in the book to the door.
+pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>) {
+    let places = Arc::new(Semaphore::new(MAX_PASSING));
+    while let Some(stream) = gateway.accept().await {
+        let stream = Bonded::new(stream);
+        let Some(Purpose::Meet(key)) = Purpose::of(stream.open_metadata()) else {
+            stream.refuse(DialError::MalformedDestination);
+            continue;
+        };
+        let key = PublicKey::from_bytes(key);
+        let place = Arc::clone(&places).try_acquire_owned();
+        match place {
+            Ok(place) if book.admits(&key) => {
+                tokio::spawn(lead(stream, Arc::clone(&door), place));
+            }
+            Ok(_) => {
+                tracing::debug!(%key, "somebody unknown has come by the gateway");
+                stream.refuse(DialError::HostUnreachable);
+            }
+            Err(_) => stream.refuse(DialError::LimitReached),
+        }
+    }
+}
+
+/// Leads one to the door, which has it prove its key.
+async fn lead(mut stream: Bonded, door: Arc<Gateway>, _place: OwnedSemaphorePermit) {
+    let pair = local_pair().await;
+    let pair = pair.and_then(|(near, far)| Ok((near, far.peer_addr()?, far)));
+    let (near, remote, far) = match pair {
+        Ok(pair) => pair,
+        Err(error) => {
+            tracing::warn!(%error, "nothing that comes by the gateway can be let in");
+            return stream.refuse(DialError::Internal);
+        }
+    };
+    door.take(far, remote);
+    stream.accept();
+    pass(stream, near).await;
+}
+
+/// Carries a client's connections to the host with a key.
+pub struct ThroughGateway {
+    gateway: Arc<Client>,
+    to: PublicKey,
+}
+
+impl ThroughGateway {
+    /// `gateway`: the client of the gateway at which the host may be met.
+    pub fn new(gateway: Arc<Client>, to: PublicKey) -> Self {
+        Self { gateway, to }
+    }
+}
+
+impl Relay for ThroughGateway {
+    fn connect(&self) -> BoxFuture<'_, io::Result<TcpStream>> {
+        Box::pin(async move {
+            let opening = Purpose::Meet(*self.to.as_bytes()).opening();
+            let stream = open(&self.gateway, opening, &Origin::default()).await;
+            let stream = stream.map_err(|error| io::Error::other(why(error)))?;
+            let (near, far) = local_pair().await?;
+            tokio::spawn(pass(stream, far));
+            Ok(near)
+        })
+    }
+}
+
+impl fmt::Debug for ThroughGateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThroughGateway")
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn pass(stream: Bonded, local: TcpStream) {
+    let (options, counters) = (RelayOptions::default(), RelayCounters::default());
+    relay(stream.into(), local.into(), &options, &counters).await;
+}
+
+fn why(error: DialError) -> &'static str {
+    match error {
+        DialError::HostUnreachable => {
+            "the host is not at this host's gateway, or does not know this host"
+        }
+        DialError::RefusedByPolicy | DialError::MalformedDestination => {
+            "the gateway passes nothing on between its clients: that needs `hawser serve --meet`"
+        }
+        DialError::LimitReached => "the gateway passes on no more for this host now",
+        _ => "the gateway can't be reached",
+    }
+}
+
+/// Connections that come by the gateway at once: each host has two or three.
+const MAX_PASSING: usize = 256;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);

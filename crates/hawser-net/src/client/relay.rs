@@ -1,0 +1,39 @@
+//! A way to the far end that is no link: connections that another session carries there, through a
+//! gateway that both ends know.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use futures_util::future::BoxFuture;
+use hawser_types::LinkIndex;
+use hawser_types::link::{Link, LinkKind};
+use tokio::net::TcpStream;
+
+/// Carries connections to the far end.
+pub trait Relay: fmt::Debug + Send + Sync + 'static {
+    /// Opens a connection whose other end is the far end's door.
+    fn connect(&self) -> BoxFuture<'_, io::Result<TcpStream>>;
+}
+
+/// Stands for the relay among the links of a session. The number is no interface's: the kernel's
+/// have 31 bits.
+pub(super) fn as_link() -> Link {
+    Link {
+        index: LinkIndex::new(u32::MAX - 1),
+        name: "relay".to_owned(),
+        kind: LinkKind::Tunnel,
+        addresses: Vec::new(),
+        enabled: true,
+        up: true,
+        has_default_route_v4: false,
+        has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
+        loopback: false,
+    }
+}
+
+/// Stands for the far end's address where a relay knows it.
+pub(super) const ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
