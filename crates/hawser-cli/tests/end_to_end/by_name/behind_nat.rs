@@ -96,3 +96,24 @@ fn without_a_gateway_that_does_so_one_line_says_what_is_missing() {
         pair.end();
     });
 }
+
+#[test]
+fn a_stream_goes_on_when_both_move_at_the_same_moment() {
+    let test = "by_name::behind_nat::a_stream_goes_on_when_both_move_at_the_same_moment";
+    in_namespace(test, || {
+        let Some(pair) = Pair::new(test, [true; 2], &["--meet"], &[]) else {
+            return;
+        };
+        pair.until_both_may_be_met();
+        let connected = pair.stage.connect(&pair.alice, "bob.example.org", 7000);
+        let mut stream = connected.unwrap_or_else(|code| panic!("{code}: {}", pair.said()));
+        echo(&mut stream, 100_000);
+        let begun = pair.stage.sessions_begun("bob");
+        // No address of either end outlives this, and no port of a translator.
+        pair.stage.move_alice(7);
+        pair.stage.move_bob(7);
+        echo(&mut stream, 300_000);
+        assert_eq!(pair.stage.sessions_begun("bob"), begun, "{}", pair.said());
+        pair.end();
+    });
+}
