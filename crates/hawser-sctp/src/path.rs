@@ -316,6 +316,15 @@ impl Path {
             .on_sample(now, flight > ByteCount::ZERO, flight, Duration::ZERO);
     }
 
+    /// Returns the time until the answer to a packet in flight: what is in flight up to it drains
+    /// first, and one that is overdue is late by as much again. `None` before the first round trip.
+    pub(crate) fn answer_in(&self, now: Instant, packet: u64) -> Option<Duration> {
+        let due = self.flight.sent_at(packet)? + self.rtt.smoothed()?;
+        let ahead = self.flight.bytes_up_to(packet);
+        let drain = self.delivery.rate().time_for(ahead).unwrap_or_default();
+        Some(drain.max(due.since(now)) + now.since(due))
+    }
+
     /// Tells whether the path is on probation, or has been silent for longer than its round-trip
     /// time explains. It then gets nothing new while another path is there.
     pub(crate) fn is_suspect(&self, now: Instant) -> bool {

@@ -168,6 +168,14 @@ impl Flight {
         (packet.open > 0).then_some(packet.at)
     }
 
+    /// Returns the bytes in flight in the packet and those sent before it.
+    pub(crate) fn bytes_up_to(&self, number: u64) -> ByteCount {
+        let upto = self.packets.iter().take_while(|it| it.number <= number);
+        upto.filter(|it| it.open > 0)
+            .map(|it| ByteCount::new(it.bytes))
+            .sum()
+    }
+
     /// Handles the acknowledgement of a chunk of `bytes` in this packet. `once`: it was sent only
     /// once.
     pub(crate) fn acknowledge(&mut self, now: Instant, number: u64, bytes: u64, once: bool) {

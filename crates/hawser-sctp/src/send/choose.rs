@@ -239,20 +239,29 @@ impl Outbound {
         let candidates = candidates(paths.views(now, |path| path.is_ready(now)));
         let idle = quickest(candidates.iter().filter(|it| it.ready))?;
         let quick = paths.path(idle)?.rtt.smoothed()?;
+        // A gain of half a round trip justifies a packet.
+        let worth = quick + quick / 2;
         let first = self.window.first();
+        let mut wake_at = None;
         let slow = (first..self.window.end()).take(LOOK_AHEAD).find(|chunk| {
             let record = self.window.get(*chunk);
             let record = record.filter(|record| !record.failed_on(idle));
             let transmission = record.and_then(|record| record.in_flight.first());
             let in_flight =
                 transmission.filter(|it| it.path != idle && self.may_copy(*chunk, it.path));
-            let expected = in_flight.and_then(|it| {
-                let path = paths.path(it.path)?;
-                Some(path.flight.sent_at(it.packet)? + path.rtt.smoothed()?)
-            });
-            // A gain of half a round trip justifies a packet.
-            expected.is_some_and(|expected| now + quick + quick / 2 < expected)
-        })?;
+            let answer = in_flight.and_then(|it| paths.path(it.path)?.answer_in(now, it.packet));
+            let Some(answer) = answer else {
+                return false;
+            };
+            // Once it is overdue, each look finds it later than the one before.
+            let look_at = now + worth.saturating_sub(answer).max(TICK);
+            wake_at = earlier(wake_at, look_at);
+            answer > worth
+        });
+        let Some(slow) = slow else {
+            self.wake_at = self.wake_at.into_iter().chain(wake_at).min();
+            return None;
+        };
         let chunks = SmallVec::from_slice(&[slow]);
         let (path, kind) = (idle, Kind::Reinjection(chunks));
         Some(Job { path, kind })

@@ -377,6 +377,29 @@ fn at_the_end_of_a_transfer_an_idle_path_takes_over_from_a_much_slower_one() {
     assert!(bench.pump().is_empty());
 }
 
+#[test]
+fn what_a_path_is_late_with_goes_over_an_idle_one_before_it_is_suspect() {
+    let mut bench = Bench::with_rtts(&[20, 22], &config());
+    (0..5).for_each(|_| bench.write(0, FULL));
+    let sent = bench.pump();
+    assert_eq!(sent[4].path, PathId::new(1));
+    bench.wait(20);
+    bench.sack(4, &[]).unwrap();
+    assert!(bench.pump().is_empty(), "it is not late");
+    let mut waited = ms(20);
+    loop {
+        waited += bench.wait_for_timer();
+        assert!(waited < ms(100), "no path is suspect so soon");
+        let sent = bench.pump();
+        if let Some(copy) = sent.iter().find(|it| it.path == PathId::new(0)) {
+            assert_eq!(copy.numbers(), [4]);
+            break;
+        }
+    }
+    let copy_takes = ms(20);
+    assert!(waited > ms(22) + copy_takes * 3 / 2, "{waited:?}");
+}
+
 fn write_twice(bench: &mut Bench, bytes: usize) {
     let message = Message {
         twice: true,
