@@ -336,7 +336,7 @@ mod tests {
             let mut key = [0; 32];
             key[..4].copy_from_slice(&number.to_be_bytes());
             now += Duration::from_millis(20);
-            let _ = clients.admit(ClientId::new(key), &destination(1), now);
+            let _ = clients.admit(ClientId::new(key), Some(&destination(1)), now);
         }
         assert!(clients.known.lock().unwrap().clients.len() <= MAX_IDLE_CLIENTS);
     }
