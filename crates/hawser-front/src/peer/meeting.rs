@@ -147,3 +147,6 @@ fn why(error: DialError) -> &'static str {
 const MAX_PASSING: usize = 256;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;
