@@ -11,6 +11,7 @@ mod error;
 mod gateway;
 mod json_file;
 mod names;
+mod order;
 mod packet_addresses;
 mod secret;
 
@@ -19,4 +20,5 @@ pub use dir::StateDir;
 pub use error::StoreError;
 pub use gateway::{Enrolment, EnrolmentError, GatewayStore, KEEP_EXPIRED, Peer, PendingInvite};
 pub use names::{NameError, NameStore, NamedPeer};
+pub use order::OrderStore;
 pub use packet_addresses::PacketAddresses;

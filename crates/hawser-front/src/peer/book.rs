@@ -1,25 +1,67 @@
 //! The book of hosts that are known by name, as sessions and calls ask it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hawser_net::gateway::Admission;
 use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::store::{NameStore, NamedPeer};
+use hawser_net::store::{NameStore, NamedPeer, OrderStore, StoreError};
 use hawser_sip::agent::{Claim, Keys, Verdict};
 use hawser_sip::uri::SipUri;
 use hawser_types::HostNameAt;
+use tokio::sync::Notify;
 
 /// Judges by the book who somebody is.
 #[derive(Clone, Debug)]
 pub struct Book {
     identity: Identity,
     store: Arc<NameStore>,
+    order: Arc<OrderStore>,
+    /// There is something newer than in the file of `order`.
+    unwritten: Arc<Notify>,
 }
 
 impl Book {
-    /// The book in `store`, for the host with this key.
-    pub fn new(identity: Identity, store: Arc<NameStore>) -> Self {
-        Self { identity, store }
+    /// The book in `store`, for the host with this key; what its hosts have said last is in
+    /// `order`.
+    pub fn new(identity: Identity, store: Arc<NameStore>, order: OrderStore) -> Self {
+        Self {
+            identity,
+            store,
+            order: Arc::new(order),
+            unwritten: Arc::default(),
+        }
+    }
+
+    /// Writes what hosts have said last, for ever: at once, but no more often than every few
+    /// seconds, since other hosts decide how often there is something new.
+    pub async fn keep_written(self) {
+        let mut complaint = String::new();
+        loop {
+            self.unwritten.notified().await;
+            match self.write().await {
+                Ok(()) => complaint.clear(),
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != complaint {
+                        tracing::warn!(%error,
+                            "what other hosts have said last is not kept over a restart");
+                        complaint = text;
+                    }
+                    self.unwritten.notify_one();
+                }
+            }
+            tokio::time::sleep(BETWEEN_WRITES).await;
+        }
+    }
+
+    /// Writes what hosts have said last.
+    pub async fn write(&self) -> Result<(), StoreError> {
+        let (store, order) = (Arc::clone(&self.store), Arc::clone(&self.order));
+        // It waits for the disk.
+        let writing = tokio::task::spawn_blocking(move || order.write(&store.peers()));
+        // No answer means that the whole program ends.
+        writing.await.unwrap_or(Ok(()))
     }
 
     /// The hosts in it.
@@ -29,9 +71,7 @@ impl Book {
 
     /// Takes in what another process has changed.
     pub(crate) fn refresh(&self) {
-        if let Err(error) = self.store.reload_if_changed() {
-            tracing::warn!(%error, "the names that are known can't be read again");
-        }
+        self.store.refresh();
     }
 
     /// The host that calls itself so, by an address of record.
@@ -91,17 +131,15 @@ impl Keys for Book {
         Verdict::Right
     }
 
-    fn latest(&self, name: &str) -> Option<(u64, u64)> {
-        self.store.latest(&self.called(name)?.name)
+    fn newest(&self, name: &str) -> Option<(u64, u64)> {
+        self.order.newest(&self.called(name)?)
     }
 
-    fn keep_latest(&mut self, name: &str, latest: (u64, u64)) {
-        let Some(peer) = self.called(name) else {
-            return;
-        };
-        if let Err(error) = self.store.set_latest(&peer.name, latest) {
-            let name = peer.name;
-            tracing::warn!(%name, %error, "what it has said last is not kept over a restart");
+    fn set_newest(&mut self, name: &str, numbers: (u64, u64)) {
+        if let Some(peer) = self.called(name)
+            && self.order.set_newest(&peer, numbers)
+        {
+            self.unwritten.notify_one();
         }
     }
 }
@@ -122,6 +160,9 @@ impl Admission for Book {
     }
 }
 
+/// From one write of what hosts have said last to the next, at least.
+const BETWEEN_WRITES: Duration = Duration::from_secs(5);
+
 #[cfg(test)]
 mod tests {
     use hawser_net::store::StateDir;
@@ -129,6 +170,7 @@ mod tests {
     use super::*;
 
     struct Scene {
+        dir: StateDir,
         _folder: tempfile::TempDir,
         book: Book,
         bob: Identity,
@@ -138,8 +180,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
         let store = Arc::new(NameStore::open(&dir).unwrap());
+        let order = OrderStore::open(&dir).unwrap();
         Scene {
-            book: Book::new(Identity::from_seed([1; 32]), store),
+            book: Book::new(Identity::from_seed([1; 32]), store, order),
+            dir,
             bob: Identity::from_seed([2; 32]),
             _folder: folder,
         }
@@ -202,5 +246,45 @@ mod tests {
         assert_eq!(scene.judge(address, &bob, b"here"), Verdict::Right);
         assert_eq!(scene.judge(address, &mallory, b"here"), Verdict::Wrong);
         assert!(scene.book.admits(&bob.public()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hosts_say_reaches_the_disk_a_few_times_however_often_they_say_it() {
+        let mut scene = scene();
+        let name = "bob@example.org".parse().unwrap();
+        let address = "sip:bob@example.org";
+        let (book, bob) = (scene.book.clone(), scene.bob.public());
+        book.store().add(&name, Some(bob)).unwrap();
+        let bob = book.store().peer(&name).unwrap();
+        let writing = tokio::spawn(book.keep_written());
+        let mut on_disk = std::collections::BTreeSet::new();
+        for version in 0..100 {
+            scene.book.set_newest(address, (7, version));
+            assert_eq!(scene.book.newest(address), Some((7, version)));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            on_disk.extend(OrderStore::open(&scene.dir).unwrap().newest(&bob));
+        }
+        tokio::time::sleep(2 * BETWEEN_WRITES).await;
+        writing.abort();
+        let order = OrderStore::open(&scene.dir).unwrap();
+        assert_eq!(order.newest(&bob), Some((7, 99)));
+        assert!((1..=3).contains(&on_disk.len()), "{on_disk:?}");
+    }
+
+    #[test]
+    fn a_host_that_is_removed_and_added_may_begin_with_lower_numbers() {
+        let mut scene = scene();
+        let name = "bob@example.org".parse().unwrap();
+        let address = "sip:bob@example.org";
+        for _ in 0..2 {
+            let book = scene.book.store();
+            book.add(&name, Some(scene.bob.public())).unwrap();
+            assert_eq!(scene.book.newest(address), None);
+            scene.book.set_newest(address, (u64::MAX, 1));
+            scene.book.set_newest(address, (1, 1));
+            assert_eq!(scene.book.newest(address), Some((u64::MAX, 1)));
+            scene.book.store().remove(&name).unwrap();
+            assert_eq!(scene.book.newest(address), None);
+        }
     }
 }

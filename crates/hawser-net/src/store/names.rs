@@ -1,6 +1,6 @@
 //! The hosts that this one knows by name, and whose key each name has.
 
-use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use hawser_types::{HostName, HostNameAt};
 use serde::{Deserialize, Serialize};
@@ -13,12 +13,12 @@ use crate::identity::PublicKey;
 /// The names that this host knows, in the file `names.json`.
 ///
 /// Can be shared by many tasks; changing writes the file before it returns. No two names have the
-/// same key or the same host name. What hosts have said last is in a file of its own,
-/// `descriptions.json`, since no user has a say in that.
+/// same key or the same host name.
 #[derive(Debug)]
 pub struct NameStore {
     file: JsonFile<State>,
-    descriptions: JsonFile<Descriptions>,
+    /// The problem with the file of which the log has told.
+    told: Mutex<Option<String>>,
 }
 
 /// A host that is known by name.
@@ -34,6 +34,10 @@ pub struct NamedPeer {
     /// The key was taken on trust: at first contact only the directory said whose it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trusted_first: bool,
+    /// The number of its entry. Whoever is removed and added again has another one, so what was
+    /// remembered of it does not hold any more.
+    #[serde(default)]
+    pub added: u64,
 }
 
 /// Why a name is not added, or does not get a key.
@@ -79,7 +83,7 @@ impl NameStore {
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
             file: JsonFile::open(dir.file("names.json"))?,
-            descriptions: JsonFile::open(dir.file("descriptions.json"))?,
+            told: Mutex::default(),
         })
     }
 
@@ -133,10 +137,12 @@ impl NameStore {
                 };
                 return Err(full.into());
             }
+            state.added = state.added.saturating_add(1);
             state.names.push(NamedPeer {
                 name: name.clone(),
                 key: None,
                 trusted_first: false,
+                added: state.added,
             });
             state.set_key(name, key, false)
         })
@@ -167,40 +173,24 @@ impl NameStore {
         })
     }
 
-    /// Begins a session of descriptions of this host at this time. Its number is higher than all
-    /// before, also when the clock has gone back.
-    pub fn begin_session(&self, unix_ms: u64) -> Result<u64, StoreError> {
-        self.descriptions.update(|kept| {
-            kept.own_session = unix_ms.max(kept.own_session.saturating_add(1));
-            Ok(kept.own_session)
-        })
-    }
-
-    /// The session and version of the latest description that a host has given of itself.
-    pub fn latest(&self, name: &HostNameAt) -> Option<(u64, u64)> {
-        self.descriptions
-            .read(|kept| kept.latest.get(name).copied())
-    }
-
-    /// Keeps those of a description, unless a later one is kept. Only hosts that are known have
-    /// any.
-    pub fn set_latest(&self, name: &HostNameAt, latest: (u64, u64)) -> Result<(), NameError> {
-        let known = self.peers();
-        self.descriptions.update(|kept| {
-            let is_known = |name: &HostNameAt| known.iter().any(|peer| peer.name == *name);
-            if !is_known(name) {
-                return Err(NameError::Unknown { name: name.clone() });
-            }
-            kept.latest.retain(|name, _| is_known(name));
-            let numbers = kept.latest.entry(name.clone()).or_default();
-            *numbers = latest.max(*numbers);
-            Ok(())
-        })
-    }
-
     /// Reads the file again if another process has changed it; says whether it was changed.
     pub fn reload_if_changed(&self) -> Result<bool, StoreError> {
         self.file.reload_if_changed()
+    }
+
+    /// Takes in what another process has changed. Where the file can't be read, what was read
+    /// before holds, and the log says so once.
+    pub fn refresh(&self) {
+        let problem = self.file.reload_if_changed().err();
+        let problem = problem.map(|error| error.to_string());
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told == problem {
+            return;
+        }
+        if let Some(error) = &problem {
+            tracing::warn!(%error, "the names that are known can't be read again");
+        }
+        *told = problem;
     }
 
     fn find(&self, is_it: impl Fn(&NamedPeer) -> bool) -> Option<NamedPeer> {
@@ -213,6 +203,9 @@ impl NameStore {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct State {
     version: u64,
+    /// How many entries were ever added.
+    #[serde(default)]
+    added: u64,
     names: Vec<NamedPeer>,
 }
 
@@ -241,27 +234,8 @@ impl Default for State {
     fn default() -> Self {
         Self {
             version: VERSION,
+            added: 0,
             names: Vec::new(),
-        }
-    }
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Descriptions {
-    version: u64,
-    /// The latest session of this host.
-    own_session: u64,
-    /// Session and version of each other.
-    latest: BTreeMap<HostNameAt, (u64, u64)>,
-}
-
-impl Default for Descriptions {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            own_session: 0,
-            latest: BTreeMap::new(),
         }
     }
 }
@@ -304,39 +278,9 @@ mod tests {
         assert_eq!(again.by_key(&key(1)), Some(found.clone()));
         assert_eq!(again.by_host(&"b.example.org".parse().unwrap()), None);
         assert_eq!(again.remove(&bob).unwrap(), found);
-        assert!(store.reload_if_changed().unwrap());
+        store.refresh();
         assert_eq!(store.peers(), []);
         assert!(matches!(store.remove(&bob), Err(NameError::Unknown { .. })));
-    }
-
-    #[test]
-    fn what_a_host_has_said_last_outlives_a_restart_and_never_goes_back() {
-        let (_parent, dir, store) = store();
-        let (bob, carol) = (name("bob@example.org"), name("carol@example.org"));
-        for (peer, number) in [(&bob, 1), (&carol, 2)] {
-            store.add(peer, Some(key(number))).unwrap();
-            store.set_latest(peer, (1000, 7)).unwrap();
-        }
-        store.set_latest(&bob, (1000, 6)).unwrap();
-        store.set_latest(&carol, (1001, 1)).unwrap();
-        let again = NameStore::open(&dir).unwrap();
-        assert_eq!(again.latest(&bob), Some((1000, 7)));
-        assert_eq!(again.latest(&carol), Some((1001, 1)));
-        // Who is removed takes it along.
-        again.remove(&bob).unwrap();
-        let refused = again.set_latest(&bob, (1002, 1));
-        assert!(matches!(refused, Err(NameError::Unknown { .. })));
-        again.set_latest(&carol, (1002, 1)).unwrap();
-        assert_eq!(NameStore::open(&dir).unwrap().latest(&bob), None);
-    }
-
-    #[test]
-    fn sessions_of_this_host_have_ever_higher_numbers_whatever_the_clock_says() {
-        let (_parent, dir, store) = store();
-        assert_eq!(store.begin_session(5000).unwrap(), 5000);
-        let again = NameStore::open(&dir).unwrap();
-        assert_eq!(again.begin_session(0).unwrap(), 5001);
-        assert_eq!(again.begin_session(6000).unwrap(), 6000);
     }
 
     #[test]

@@ -312,6 +312,8 @@ impl Calls {
             }
             // What is newer was heard by another way.
             Ok(_) | Err(Doubt::Old) => {}
+            // The first answer is all that a host can give whose clock went back.
+            Err(Doubt::EarlierStart) if !is_asked => {}
             Err(doubt) => {
                 call.doubt = Some(doubt);
                 call.session.hang_up();

@@ -10,8 +10,9 @@ use hawser_front::peer::{Book, GatewayToMeet, NamedPeers, NamedPeersSettings, Of
 use hawser_front::registration::CallSettings;
 use hawser_net::client::Client;
 use hawser_net::gateway::{AcceptLimits, Gateway, GatewayConfig};
-use hawser_net::store::NameStore;
+use hawser_net::store::{NameStore, OrderStore};
 use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
 
 use super::links::Links;
 use super::peering::PeerClients;
@@ -25,6 +26,8 @@ use crate::setup::Setup;
 pub(crate) struct ByName {
     registration: OwnRegistration,
     peers: Arc<NamedPeers>,
+    book: Book,
+    writing: AbortHandle,
 }
 
 impl ByName {
@@ -42,8 +45,9 @@ impl ByName {
         let identity = setup.state.identity()?;
         let store = Arc::new(NameStore::open(&setup.state)?);
         let started = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
-        let number = store.begin_session(started)?;
-        let book = Book::new(identity, store);
+        let order = OrderStore::open(&setup.state)?;
+        let number = order.begin_session(started)?;
+        let book = Book::new(identity, store, order);
         let listener = listen()?;
         let port = listener.local_addr()?.port();
         let door = door(setup, &book, listener)?.following(links.clone());
@@ -63,7 +67,7 @@ impl ByName {
             }
         });
         let peers = NamedPeers::start(NamedPeersSettings {
-            book,
+            book: book.clone(),
             door: Arc::new(door),
             offers: Offers::new(config.offer.iter().copied()),
             start: Box::new(move |peer, addresses| clients.start(peer, addresses)),
@@ -74,6 +78,8 @@ impl ByName {
         Ok(Self {
             registration,
             peers,
+            writing: tokio::spawn(book.clone().keep_written()).abort_handle(),
+            book,
         })
     }
 
@@ -90,6 +96,10 @@ impl ByName {
     pub(crate) async fn end(self) {
         let closing = self.peers.close(CLOSE_PATIENCE);
         tokio::join!(self.registration.end(), closing);
+        self.writing.abort();
+        if let Err(error) = self.book.write().await {
+            tracing::warn!(%error, "what other hosts have said last is not kept over a restart");
+        }
     }
 }
 

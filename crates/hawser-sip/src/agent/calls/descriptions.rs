@@ -1,7 +1,5 @@
 //! What this host says of itself, and what of others is believed.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use super::trust::{Claim, Doubt, Keys, Verdict};
@@ -16,8 +14,6 @@ pub(super) struct Descriptions {
     /// This host, an address of record.
     address: String,
     own: Description,
-    /// The latest of each host that is known, since this one has started: its numbers.
-    latest: BTreeMap<String, (u64, u64)>,
 }
 
 impl Descriptions {
@@ -31,7 +27,6 @@ impl Descriptions {
             },
             keys,
             address: address.to_owned(),
-            latest: BTreeMap::new(),
         }
     }
 
@@ -81,22 +76,15 @@ impl Descriptions {
         is_asked: bool,
     ) -> Result<Description, Doubt> {
         let (description, order) = self.believe(call_id, peer, bytes, is_asked)?;
-        let latest = self.latest(peer);
-        if latest > Some(order) {
+        let newest = self.keys.newest(peer);
+        if newest.is_some_and(|(session, _)| session > order.0) {
+            return Err(Doubt::EarlierStart);
+        }
+        if newest > Some(order) {
             return Err(Doubt::Old);
         }
-        if latest < Some(order) {
-            self.latest.insert(peer.to_owned(), order);
-            self.keys.keep_latest(peer, order);
-        }
+        self.keys.set_newest(peer, order);
         Ok(description)
-    }
-
-    /// The numbers of the latest of a host, also before this one has started: what was kept may be
-    /// older where it could not be written.
-    fn latest(&self, peer: &str) -> Option<(u64, u64)> {
-        let heard = self.latest.get(peer).copied();
-        heard.max(self.keys.latest(peer))
     }
 
     /// The same of one that comes with a new call: each call has a newer one, so the same one again
@@ -107,9 +95,9 @@ impl Descriptions {
         peer: &str,
         bytes: &Bytes,
     ) -> Result<Description, Doubt> {
-        let latest = self.latest(peer);
+        let newest = self.keys.newest(peer);
         let description = self.check(call_id, peer, bytes, false)?;
-        match latest == Some((description.session, description.version)) {
+        match newest == Some((description.session, description.version)) {
             true => Err(Doubt::Old),
             false => Ok(description),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
-use stage::{ALICE, BOB, CAROL, Stage, TestHost};
+use stage::{ALICE, BOB, CAROL, Kept, Stage, TestHost};
 
 /// An answer, and what follows at once.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -358,15 +358,39 @@ fn what_was_said_before_a_restart_is_not_believed_after_it() {
     let mut seen = stage.seen.iter();
     let is_call = |(to, bytes): &&(_, Bytes)| *to == at && bytes.starts_with(b"INVITE ");
     let (_, invite) = seen.find(is_call).cloned().unwrap();
-    let kept = stage.hosts[BOB].kept();
-    assert_eq!(kept.len(), 1);
-    for (number, kept, events) in [(1001, BTreeMap::new(), 1), (1002, kept, 0)] {
+    let kept = Kept::clone(&stage.hosts[BOB].kept);
+    assert_eq!(kept.lock().unwrap().len(), 1);
+    for (number, kept, events) in [(1001, Kept::default(), 1), (1002, kept, 0)] {
         stage.hosts[BOB] = TestHost::restarted("bob", 2, &[("alice", 1)], (number, kept));
         stage.move_to(BOB, "192.0.2.2");
         stage.pass(Duration::from_secs(3));
         stage.inject(at, &invite);
         assert_eq!(stage.hosts[BOB].events.len(), events, "{number}");
     }
+}
+
+#[test]
+fn the_answer_of_a_host_whose_clock_went_back_ends_the_call_with_the_cure() {
+    let mut stage = Stage::new();
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    // Bob is installed anew, with the same key.
+    stage.hosts[BOB] = TestHost::new("bob", 2, &[("alice", 1)], 999);
+    stage.move_to(BOB, "192.0.2.2");
+    stage.pass(Duration::from_secs(3));
+    let reached = stage.hosts[ALICE].reached();
+    stage.call_anew(ALICE, "bob");
+    stage.pass(MOMENT);
+    let doubt = CallProblem::Doubt(Doubt::EarlierStart);
+    assert!(doubt.to_string().contains("`hawser peers remove`"));
+    assert_eq!(ended(&stage, ALICE).last(), Some(&Some(doubt)));
+    assert_eq!(stage.hosts[ALICE].reached(), reached);
+    assert_eq!(stage.hosts[ALICE].agent.call_count(), 0);
+    // Bob is removed and added.
+    stage.hosts[ALICE].kept.lock().unwrap().clear();
+    stage.call(ALICE, "bob");
+    stage.pass(MOMENT);
+    assert_eq!(stage.hosts[ALICE].reached().len(), reached.len() + 1);
 }
 
 #[test]

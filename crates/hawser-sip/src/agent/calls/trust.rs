@@ -15,12 +15,13 @@ pub trait Keys: Send {
     /// Whether a claim is right. A key that is to be taken on trust becomes known by this.
     fn judge(&mut self, claim: &Claim<'_>) -> Verdict;
 
-    /// The session and version of the latest description that was kept of a host, by its address
-    /// of record.
-    fn latest(&self, name: &str) -> Option<(u64, u64)>;
+    /// Session and version of the newest description of a host, by its address of record.
+    /// Includes what was stored before this start.
+    fn newest(&self, name: &str) -> Option<(u64, u64)>;
 
-    /// Keeps those of one that is later, also over a restart: no older one is believed again.
-    fn keep_latest(&mut self, name: &str, latest: (u64, u64));
+    /// Stores the numbers of a newer description, also over a restart: no older one is believed
+    /// again.
+    fn set_newest(&mut self, name: &str, numbers: (u64, u64));
 }
 
 /// Somebody says who it is.
@@ -66,4 +67,10 @@ pub enum Doubt {
     /// A newer one has come.
     #[error("its description is an old one")]
     Old,
+    /// One of a later start of it has come before.
+    #[error(
+        "its description is from before its latest start: if it has lost its state and its clock \
+         is behind, `hawser peers remove` and `hawser peers add` here let it begin anew"
+    )]
+    EarlierStart,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,11 +25,14 @@ struct Book {
     own: Ed25519KeyPair,
     known: BTreeMap<String, Vec<u8>>,
     kept: Kept,
-    keeps: mpsc::Sender<(String, (u64, u64))>,
 }
 
-/// The latest that was heard of each host, over a restart.
-pub(super) type Kept = BTreeMap<String, (u64, u64)>;
+/// The numbers of each host's newest description, over a restart.
+#[expect(
+    clippy::disallowed_types,
+    reason = "a host has it in use while the test looks at it"
+)]
+pub(super) type Kept = Arc<std::sync::Mutex<BTreeMap<String, (u64, u64)>>>;
 
 impl Keys for Book {
     fn own(&self) -> Vec<u8> {
@@ -51,14 +54,12 @@ impl Keys for Book {
         }
     }
 
-    fn latest(&self, name: &str) -> Option<(u64, u64)> {
-        self.kept.get(name).copied()
+    fn newest(&self, name: &str) -> Option<(u64, u64)> {
+        self.kept.lock().unwrap().get(name).copied()
     }
 
-    fn keep_latest(&mut self, name: &str, latest: (u64, u64)) {
-        self.kept.insert(name.to_owned(), latest);
-        // Nobody may want to hear of it.
-        let _ = self.keeps.send((name.to_owned(), latest));
+    fn set_newest(&mut self, name: &str, numbers: (u64, u64)) {
+        self.kept.lock().unwrap().insert(name.to_owned(), numbers);
     }
 }
 
@@ -79,12 +80,12 @@ pub(super) struct TestHost {
     pub(super) events: Vec<CallEvent>,
     /// When each of them happened.
     pub(super) times: Vec<Instant>,
-    kept: mpsc::Receiver<(String, (u64, u64))>,
+    pub(super) kept: Kept,
 }
 
 impl TestHost {
     pub(super) fn new(name: &str, seed: u8, known: &[(&str, u8)], number: u64) -> Self {
-        Self::restarted(name, seed, known, (number, Kept::new()))
+        Self::restarted(name, seed, known, (number, Kept::default()))
     }
 
     /// One that has kept something before it has started with this number.
@@ -104,12 +105,10 @@ impl TestHost {
             let key = pair(*seed).public_key().as_ref().to_vec();
             (format!("sip:{name}@example.org"), key)
         });
-        let (keeps, kept_since) = mpsc::channel();
         let book = Book {
             own: pair(seed),
             known: known.collect(),
-            kept,
-            keeps,
+            kept: Arc::clone(&kept),
         };
         // No words of an earlier start.
         let (keys, seed) = (Box::new(book), [seed + 16 * (number % 10) as u8; 32]);
@@ -119,13 +118,8 @@ impl TestHost {
             flow: 0,
             events: Vec::new(),
             times: Vec::new(),
-            kept: kept_since,
+            kept,
         }
-    }
-
-    /// What it keeps for its next start.
-    pub(super) fn kept(&self) -> Kept {
-        self.kept.try_iter().collect()
     }
 
     /// The addresses that it has heard of, the latest last.

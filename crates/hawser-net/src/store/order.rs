@@ -1,0 +1,214 @@
+//! The order of what hosts say of themselves, over restarts.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::dir::StateDir;
+use super::error::{StoreError, VERSION};
+use super::json_file::JsonFile;
+use super::names::NamedPeer;
+use crate::identity::PublicKey;
+
+/// The numbers of the newest description of each known host, in the file `order.json`.
+///
+/// Memory has the newest ones; [`write`](Self::write) brings the file up to them. One process at a
+/// time changes them: the daemon that has the lock of the state directory.
+#[derive(Debug)]
+pub struct OrderStore {
+    file: JsonFile<State>,
+    newest: Mutex<BTreeMap<PublicKey, Newest>>,
+}
+
+impl OrderStore {
+    /// Reads the file in `dir`; where there is none, nothing is known.
+    pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
+        let file: JsonFile<State> = JsonFile::open(dir.file("order.json"))?;
+        let newest = Mutex::new(file.read(|state| state.newest.clone()));
+        Ok(Self { file, newest })
+    }
+
+    /// Begins a session of descriptions of this host at this time. Its number is higher than all
+    /// before, also when the clock has gone back. Writes the file.
+    pub fn begin_session(&self, unix_ms: u64) -> Result<u64, StoreError> {
+        self.file.update(|state| {
+            state.own_session = unix_ms.max(state.own_session.saturating_add(1));
+            Ok(state.own_session)
+        })
+    }
+
+    /// Session and version of the newest description of a host. None where it was removed from the
+    /// book and added again since.
+    pub fn newest(&self, peer: &NamedPeer) -> Option<(u64, u64)> {
+        let newest = self.lock();
+        let it = newest.get(&peer.key?)?;
+        (it.added == peer.added).then_some((it.session, it.version))
+    }
+
+    /// Stores the numbers of a newer description in memory; says whether they are newer. A host
+    /// without a key has none.
+    pub fn set_newest(&self, peer: &NamedPeer, (session, version): (u64, u64)) -> bool {
+        let Some(key) = peer.key else {
+            return false;
+        };
+        if self.newest(peer) >= Some((session, version)) {
+            return false;
+        }
+        let it = Newest {
+            added: peer.added,
+            session,
+            version,
+        };
+        self.lock().insert(key, it);
+        true
+    }
+
+    /// Writes the numbers of the hosts in the book, which are `peers`, and forgets all others.
+    pub fn write(&self, peers: &[NamedPeer]) -> Result<(), StoreError> {
+        let newest = {
+            let mut newest = self.lock();
+            let is_of = |peer: &NamedPeer, key, it: &Newest| {
+                peer.key == Some(key) && peer.added == it.added
+            };
+            newest.retain(|key, it| peers.iter().any(|peer| is_of(peer, *key, it)));
+            newest.clone()
+        };
+        self.file.update(|state| {
+            state.newest = newest;
+            Ok(())
+        })
+    }
+
+    /// A panic elsewhere leaves them as good as they were: each is only ever replaced whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Newest>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct State {
+    version: u64,
+    /// The latest session of this host.
+    own_session: u64,
+    newest: BTreeMap<PublicKey, Newest>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            own_session: 0,
+            newest: BTreeMap::new(),
+        }
+    }
+}
+
+/// The numbers of a description.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Newest {
+    /// Which entry of the book they are of.
+    added: u64,
+    session: u64,
+    version: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::HostNameAt;
+
+    use super::super::NameStore;
+    use super::*;
+
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
+    struct Scene {
+        _parent: tempfile::TempDir,
+        dir: StateDir,
+        names: NameStore,
+        bob: HostNameAt,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let parent = tempfile::tempdir().unwrap();
+            let dir = StateDir::resolve(Some(parent.path().to_path_buf())).unwrap();
+            let names = NameStore::open(&dir).unwrap();
+            Self {
+                _parent: parent,
+                dir,
+                names,
+                bob: "bob@example.org".parse().unwrap(),
+            }
+        }
+
+        fn add(&self, name: &HostNameAt, key: PublicKey) -> NamedPeer {
+            self.names.add(name, Some(key)).unwrap();
+            self.names.peer(name).unwrap()
+        }
+
+        fn order(&self) -> OrderStore {
+            OrderStore::open(&self.dir).unwrap()
+        }
+    }
+
+    #[test]
+    fn what_a_host_has_said_last_outlives_a_restart_and_never_goes_back() {
+        let scene = Scene::new();
+        let bob = scene.add(&scene.bob, key(1));
+        let carol = scene.add(&"carol@example.org".parse().unwrap(), key(2));
+        let order = scene.order();
+        for peer in [&bob, &carol] {
+            assert!(order.set_newest(peer, (1000, 7)));
+        }
+        assert!(!order.set_newest(&bob, (1000, 6)));
+        assert!(order.set_newest(&carol, (1001, 1)));
+        assert_eq!(scene.order().newest(&bob), None);
+        order.write(&scene.names.peers()).unwrap();
+        let again = scene.order();
+        assert_eq!(again.newest(&bob), Some((1000, 7)));
+        assert_eq!(again.newest(&carol), Some((1001, 1)));
+    }
+
+    #[test]
+    fn who_is_removed_and_added_begins_anew_with_the_same_key_or_another() {
+        let scene = Scene::new();
+        let order = scene.order();
+        for number in [1, 1, 2] {
+            let bob = scene.add(&scene.bob, key(number));
+            // Also where nothing was written meanwhile, and the daemon has it in memory.
+            assert_eq!(order.newest(&bob), None);
+            assert!(order.set_newest(&bob, (u64::MAX, 1)));
+            order.write(&scene.names.peers()).unwrap();
+            assert_eq!(scene.order().newest(&bob), Some((u64::MAX, 1)));
+            scene.names.remove(&scene.bob).unwrap();
+        }
+        let bob = scene.add(&scene.bob, key(1));
+        assert_eq!(scene.order().newest(&bob), None);
+        assert!(scene.order().set_newest(&bob, (5, 1)));
+        // Nothing is kept of those that are gone.
+        order.write(&scene.names.peers()).unwrap();
+        assert!(order.lock().is_empty());
+    }
+
+    #[test]
+    fn sessions_of_this_host_have_ever_higher_numbers_whatever_the_clock_says() {
+        let scene = Scene::new();
+        assert_eq!(scene.order().begin_session(5000).unwrap(), 5000);
+        assert_eq!(scene.order().begin_session(0).unwrap(), 5001);
+        assert_eq!(scene.order().begin_session(6000).unwrap(), 6000);
+    }
+
+    #[test]
+    fn the_book_is_read_where_this_file_is_damaged() {
+        let scene = Scene::new();
+        scene.add(&scene.bob, key(1));
+        std::fs::write(scene.dir.file("order.json"), "{").unwrap();
+        assert!(OrderStore::open(&scene.dir).is_err());
+        assert_eq!(NameStore::open(&scene.dir).unwrap().peers().len(), 1);
+    }
+}
