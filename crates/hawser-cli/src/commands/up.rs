@@ -20,7 +20,7 @@ use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 
 use crate::args::UpArgs;
-use crate::client::kill_switch::openings;
+use crate::client::kill_switch::{openings, shut_refused};
 use crate::daemon::Daemon;
 use crate::daemon::proxy::agent::Agent;
 use crate::daemon::proxy::by_gateway::ByGateway;
@@ -55,7 +55,13 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let daemon = Daemon::start(&setup.state, Role::Client)?;
     let scopes = Scopes::of(&config.capture)?;
     // A kill switch opens what is inside, so that has to be right.
-    let lans = Lans::find(scopes.lans.clone(), &config.links).await?;
+    let found = Lans::find(scopes.lans.clone(), &config.links).await;
+    if found.is_err()
+        && let Err(error) = shut_refused(&config).await
+    {
+        tracing::warn!("whether a kill switch that is on has a link open is not known: {error:#}");
+    }
+    let lans = found?;
     // Before anything is sent.
     let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;

@@ -161,16 +161,41 @@ fn the_kill_switch_comes_back_unless_it_is_removed_by_name() {
     });
 }
 
-/// It is not opened as one.
+/// It is shut as all others, also where it becomes a link after the switch was turned on.
 fn a_link_is_no_network_behind_this_machine(machine: &Machine) {
     let place = &machine.net.place;
     let config = place.path("inside.toml");
     let inside = format!("[up]\ncapture = [\"lan:{}\"]\n", LINKS[0]);
     std::fs::write(&config, inside).unwrap();
-    let arguments = ["--config", config.to_str().unwrap(), "kill-switch", "on"];
-    let refused = place.run("client", &arguments);
-    refused.expect(1, "is a link: a default route leads by it");
-    assert!(!machine.is_on());
+    let with_config = |arguments: &[&str]| {
+        let config = ["--config", config.to_str().unwrap()];
+        place.run("client", &[&config, arguments].concat())
+    };
+    let is_a_link = "is a link: a default route leads by it";
+    with_config(&["kill-switch", "on"]).expect(1, is_a_link);
+    assert!(machine.is_on());
+    assert_eq!(refused(), "[113, 113, 1]");
+    // Before DHCP and IPv6 have told of a router.
+    let families = ["-4", "-6"];
+    let routes = families.map(|family| {
+        let list = [family, "route", "show", "default", "dev", LINKS[0]];
+        said(Command::new("ip").args(list))
+    });
+    for family in families {
+        ip(&format!("{family} route del default dev {}", LINKS[0]));
+    }
+    let on = with_config(&["kill-switch", "on"]);
+    assert_eq!(on.code, 0, "{on:?}");
+    assert_eq!(refused(), "[111, 113, 0]");
+    for (family, route) in families.iter().zip(routes) {
+        let route = route.trim();
+        ip(&format!("{family} route add {route} dev {}", LINKS[0]));
+    }
+    with_config(&["up", "--listen", "127.0.0.1:0"]).expect(1, is_a_link);
+    assert!(machine.is_on());
+    assert_eq!(refused(), "[113, 113, 1]");
+    let off = machine.switch(&["off"]);
+    assert_eq!(off.code, 0, "{off:?}");
 }
 
 #[test]
