@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
-use hawser_types::HostName;
 use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure};
 
 use super::known::KnownNames;
@@ -64,9 +63,8 @@ impl Answering {
     }
 
     fn is_reserved(&self, query: &[u8]) -> bool {
-        let name = DnsQuestion::decode(query).map(|question| question.name());
-        let name: Option<HostName> = name.ok().and_then(|name| name.parse().ok());
-        name.is_some_and(|name| self.reserved.has(&name))
+        let question = DnsQuestion::decode(query);
+        question.is_ok_and(|question| self.reserved.is_within(&question.name()))
     }
 
     /// The same as far as it fits what the program takes in a datagram.

@@ -1,13 +1,16 @@
 //! Host names that are those of hosts in the book, wherever programs may ask for them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hawser_net::store::NameStore;
 use hawser_types::{Host, HostName};
 use tokio::io::ReadBuf;
+use tokio::time::Instant;
 
 use super::named::DialByName;
 use crate::connection::Origin;
@@ -17,36 +20,44 @@ use crate::transport::DialError;
 
 /// Host names that lead to a host of the book over a session with it, or nowhere.
 ///
-/// Name servers are never asked for them, neither here nor at the gateway: that would tell others
-/// whom this host knows, and whoever answers could take that host's place.
-#[derive(Clone, Debug, Default)]
-pub struct ReservedNames(Option<Arc<NameStore>>);
+/// The daemon asks no name server for them, neither here nor at the gateway, and passes on no
+/// question of programs that it captures: that would tell others whom this host knows, and whoever
+/// answers could take that host's place.
+#[derive(Clone, Debug)]
+pub struct ReservedNames(Arc<NameStore>);
 
 impl ReservedNames {
     /// The names of this book.
     pub fn new(store: Arc<NameStore>) -> Self {
-        Self(Some(store))
+        Self(store)
     }
 
     /// Whether a host of this name is in the book, as it is now.
     pub fn has(&self, host: &HostName) -> bool {
-        self.0.as_ref().is_some_and(|store| {
-            if let Err(error) = store.reload_if_changed() {
-                tracing::warn!(%error, "the names that are known can't be read again");
-            }
-            store.by_host(host).is_some()
+        self.0.refresh();
+        self.0.by_host(host).is_some()
+    }
+
+    /// Whether the labels of a host in the book are among these, one after the other: a service of
+    /// it, or its name with a domain behind it that a resolver searches.
+    pub(crate) fn is_within(&self, name: &str) -> bool {
+        self.0.refresh();
+        let labels: Vec<&str> = name.split('.').collect();
+        self.0.peers().iter().any(|peer| {
+            peer.name.host_name().is_some_and(|host| {
+                let own: Vec<&str> = host.as_str().split('.').collect();
+                let mut runs = labels.windows(own.len());
+                runs.any(|run| run.iter().zip(&own).all(|(a, b)| a.eq_ignore_ascii_case(b)))
+            })
         })
     }
 
     /// The same ports, by which nothing is sent to these names.
     pub fn guarding(&self, ports: Arc<dyn DatagramPorts>) -> Arc<dyn DatagramPorts> {
-        match self.0 {
-            Some(_) => Arc::new(GuardedPorts {
-                names: self.clone(),
-                ports,
-            }),
-            None => ports,
-        }
+        Arc::new(GuardedPorts {
+            names: self.clone(),
+            ports,
+        })
     }
 }
 
@@ -80,7 +91,9 @@ impl DatagramPorts for GuardedPorts {
         Ok(Box::new(GuardedPort {
             names: self.names.clone(),
             port: self.ports.open(asker)?,
-            judged: None,
+            verdicts: BTreeMap::new(),
+            hold_until: Instant::now(),
+            warned: BTreeSet::new(),
         }))
     }
 }
@@ -88,23 +101,29 @@ impl DatagramPorts for GuardedPorts {
 struct GuardedPort {
     names: ReservedNames,
     port: Box<dyn DatagramPort>,
-    /// The name that was asked for last, and whether it is reserved: it is asked for many times.
-    judged: Option<(HostName, bool)>,
+    /// Whether names are reserved, for a moment: each is asked for many times.
+    verdicts: BTreeMap<HostName, bool>,
+    hold_until: Instant,
+    /// Names that the log has.
+    warned: BTreeSet<HostName>,
 }
 
 impl GuardedPort {
     fn is_reserved(&mut self, name: &HostName) -> bool {
-        if let Some((judged, is_reserved)) = &self.judged
-            && judged == name
-        {
+        let now = Instant::now();
+        if self.hold_until <= now || self.verdicts.len() >= MAX_NAMES {
+            self.verdicts.clear();
+            self.hold_until = now + VERDICTS_HOLD;
+        }
+        if let Some(is_reserved) = self.verdicts.get(name) {
             return *is_reserved;
         }
         let is_reserved = self.names.has(name);
-        if is_reserved {
+        if is_reserved && self.warned.len() < MAX_NAMES && self.warned.insert(name.clone()) {
             tracing::warn!(host = %name,
                 "this name is in the book of known hosts, which are reached by TCP alone");
         }
-        self.judged = Some((name.clone(), is_reserved));
+        self.verdicts.insert(name.clone(), is_reserved);
         is_reserved
     }
 }
@@ -125,6 +144,11 @@ impl DatagramPort for GuardedPort {
         self.port.poll_receive(cx, buffer)
     }
 }
+
+/// For how long a change of the book may go unnoticed.
+const VERDICTS_HOLD: Duration = Duration::from_secs(1);
+/// Names that one port remembers.
+const MAX_NAMES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -183,8 +207,28 @@ mod tests {
         for other in ["example.org", "carol.example.org", "192.0.2.1"] {
             assert!(dial(other).is_none(), "{other}");
         }
-        let nothing = ReservedNames::default();
-        assert!(!nothing.has(&"bob.example.org".parse().unwrap()));
+    }
+
+    #[test]
+    fn services_of_a_host_and_its_name_in_other_domains_are_reserved_with_it() {
+        let (_folder, store) = book();
+        store
+            .add(&"bob@example.org".parse().unwrap(), None)
+            .unwrap();
+        let names = ReservedNames::new(store);
+        for (name, expected) in [
+            ("bob.example.org", true),
+            ("BOB.Example.org.evil.example", true),
+            ("_ssh._tcp.bob.example.org", true),
+            ("www.bob.example.org.a.b", true),
+            ("example.org", false),
+            ("notbob.example.org", false),
+            ("bob.example", false),
+            ("bob.www.example.org", false),
+            ("", false),
+        ] {
+            assert_eq!(names.is_within(name), expected, "{name}");
+        }
     }
 
     #[test]
@@ -206,5 +250,21 @@ mod tests {
             assert_eq!(port.send(&destination(host), b"x"), expected, "{host}");
         }
         assert_eq!(sent.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_datagram_goes_to_a_name_that_has_become_known() {
+        let (_folder, store) = book();
+        let ports = ReservedNames::new(Arc::clone(&store)).guarding(Arc::new(Counting::default()));
+        let mut port = ports.open(Origin::default()).unwrap();
+        let bob = destination("bob.example.org");
+        assert!(port.send(&bob, b"x"));
+        let name = "bob@example.org".parse().unwrap();
+        store.add(&name, None).unwrap();
+        tokio::time::advance(VERDICTS_HOLD).await;
+        assert!(!port.send(&bob, b"x"));
+        store.remove(&name).unwrap();
+        tokio::time::advance(VERDICTS_HOLD).await;
+        assert!(port.send(&bob, b"x"));
     }
 }

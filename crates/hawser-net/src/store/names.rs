@@ -173,11 +173,6 @@ impl NameStore {
         })
     }
 
-    /// Reads the file again if another process has changed it; says whether it was changed.
-    pub fn reload_if_changed(&self) -> Result<bool, StoreError> {
-        self.file.reload_if_changed()
-    }
-
     /// Takes in what another process has changed. Where the file can't be read, what was read
     /// before holds, and the log says so once.
     pub fn refresh(&self) {
