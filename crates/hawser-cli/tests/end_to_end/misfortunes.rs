@@ -78,6 +78,14 @@ fn a_gateways_device_that_is_removed_or_set_down_is_made_again() {
             // By the same tunnel, with the same address.
             assert!(is_echoed(), "{change}\n{}", gateway.log());
         }
+        // Not beside a network that has come meanwhile.
+        net.gateway.ip("address add 10.83.9.1/32 dev wan");
+        net.gateway.ip("link del hawser0");
+        let told = "packet-pool is 10.83.0.0/16, and wan of this machine has 10.83.9.1";
+        let is_told = || gateway.log().contains(told);
+        until("the clash is told", is_told, || gateway.log());
+        net.gateway.ip("address del 10.83.9.1/32 dev wan");
+        assert!(is_echoed(), "{}", gateway.log());
         drop(asks);
         let _ = program.wait();
         gateway.end();

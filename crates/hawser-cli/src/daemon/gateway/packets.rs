@@ -91,18 +91,14 @@ async fn carried(pool: &[IpNet]) -> anyhow::Result<Vec<IpNet>> {
     let links = list_links().await.context("can't list the links")?;
     let has_v6 = links.iter().any(|link| link.has_default_route_v6);
     let is_carried = |net: &&IpNet| matches!(net, IpNet::V4(_)) || has_v6;
-    let nets: Vec<IpNet> = pool.iter().filter(is_carried).copied().collect();
-    if let Some(problem) = nets.iter().find_map(|net| clash(net, &links)) {
-        bail!("{problem}");
-    }
-    Ok(nets)
+    Ok(pool.iter().filter(is_carried).copied().collect())
 }
 
 /// What keeps a pool from being reached: an address of this machine is one of its own.
 fn clash(pool: &IpNet, links: &[Link]) -> Option<String> {
     links.iter().find_map(|link| {
         let address = link.addresses.iter().find(|it| pool.contains(*it))?;
-        let name = &link.name;
+        let (name, pool) = (&link.name, pool.trunc());
         Some(format!(
             "packet-pool is {pool}, and {name} of this machine has {address}: allowed is a private \
              network that nothing here is in"
@@ -149,7 +145,12 @@ async fn begin_again(addresses: &[IpNet], kind: ExitKind) -> Begun {
     }
 }
 
+/// Makes the device, unless an address of this machine keeps clients from being reached by it.
 async fn begin(addresses: &[IpNet], kind: ExitKind) -> anyhow::Result<Begun> {
+    let links = list_links().await.context("can't list the links")?;
+    if let Some(problem) = addresses.iter().find_map(|net| clash(net, &links)) {
+        bail!("{problem}");
+    }
     let addresses = addresses.to_vec();
     let (file, device) = create(NAME)?;
     let wanted = TunAddresses {
@@ -203,7 +204,8 @@ mod tests {
         let clash = |pool: &str| clash(&pool.parse().unwrap(), &links);
         assert_eq!(clash("10.84.0.0/16"), None);
         assert_eq!(clash("fd48:1::/64"), None);
-        let told = clash("10.83.0.0/16").unwrap();
+        // With the gateway's address in it.
+        let told = clash("10.83.0.1/16").unwrap();
         assert!(
             told.starts_with("packet-pool is 10.83.0.0/16, and eth1"),
             "{told}"
