@@ -248,9 +248,11 @@ fn who_is_not_known_does_not_learn_who_is() {
         let (_, answer) = heard.unwrap();
         let text = std::str::from_utf8(answer).unwrap().replace(claimed, "x");
         assert_eq!(stage.hosts[BOB].events, [], "{claimed}");
-        text.lines().next().unwrap().to_owned()
+        text
     });
-    assert_eq!(answers, ["SIP/2.0 603 Decline"; 2]);
+    assert!(answers[0].starts_with("SIP/2.0 603 "), "{}", answers[0]);
+    // Each part of it, since a line of a header would tell as much.
+    assert_eq!(answers[0], answers[1]);
 }
 
 #[test]
