@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// Calls of this host that have given way to the other host's, which has not come yet. The two
-/// cross, or the other one is sent again.
+/// Calls of this host that have given way to the other host's, which has not come yet. The other
+/// call is in flight or will be retransmitted.
 #[derive(Debug, Default)]
 pub(super) struct GivingWay(BTreeMap<String, Instant>);
 
