@@ -100,6 +100,30 @@ pub(crate) enum PathState {
     Inactive,
 }
 
+/// What is known of the answer to a packet in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    due: Instant,
+    /// How long what is in flight up to the packet takes to drain, where the rate is known.
+    drain: Duration,
+}
+
+impl Answer {
+    /// Returns the time until it comes. One that is overdue comes when what is ahead of it has
+    /// drained, and is late by as much again.
+    pub(crate) fn comes_in(&self, now: Instant) -> Duration {
+        match now.since(self.due) {
+            Duration::ZERO => self.due.since(now),
+            late => self.drain + late,
+        }
+    }
+
+    /// Returns when an overdue answer will have this long to come.
+    pub(crate) fn is_late_by(&self, span: Duration) -> Instant {
+        self.due + span.saturating_sub(self.drain)
+    }
+}
+
 impl Path {
     fn new(now: Instant, id: PathId, route: Route, config: &AssociationConfig) -> Self {
         let packet_size = config.base_packet();
@@ -316,13 +340,18 @@ impl Path {
             .on_sample(now, flight > ByteCount::ZERO, flight, Duration::ZERO);
     }
 
-    /// Returns the time until the answer to a packet in flight: what is in flight up to it drains
-    /// first, and one that is overdue is late by as much again. `None` before the first round trip.
-    pub(crate) fn answer_in(&self, now: Instant, packet: u64) -> Option<Duration> {
+    /// Returns what is known of the answer to a packet in flight; `None` before the first round
+    /// trip.
+    pub(crate) fn answer(&self, now: Instant, packet: u64) -> Option<Answer> {
         let due = self.flight.sent_at(packet)? + self.rtt.smoothed()?;
-        let ahead = self.flight.bytes_up_to(packet);
-        let drain = self.delivery.rate().time_for(ahead).unwrap_or_default();
-        Some(drain.max(due.since(now)) + now.since(due))
+        // A rate that nothing but the application has limited says little of the path.
+        let is_known = self.delivery.confidence(now) >= MIN_CONFIDENCE;
+        let rate = is_known.then(|| self.delivery.rate());
+        let ahead = rate.and_then(|rate| rate.time_for(self.flight.bytes_up_to(packet)));
+        Some(Answer {
+            due,
+            drain: ahead.unwrap_or_default(),
+        })
     }
 
     /// Tells whether the path is on probation, or has been silent for longer than its round-trip
@@ -378,6 +407,8 @@ fn overhead(framing: Framing) -> usize {
     framing.packet_header() + framing.data_header(StreamNumber::default(), &order, None)
 }
 
+/// How sure a rate must be to tell a queue: with three samples that the path has limited.
+const MIN_CONFIDENCE: f64 = 0.45;
 /// Time of packets in the batches of both ends. Source: draft-ietf-ccwg-bbr, whose offload budget
 /// has three times what leaves in a millisecond, and no more than 64 KiB each.
 const BATCHES: Duration = Duration::from_millis(3);

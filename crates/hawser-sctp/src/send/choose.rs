@@ -249,14 +249,12 @@ impl Outbound {
             let transmission = record.and_then(|record| record.in_flight.first());
             let in_flight =
                 transmission.filter(|it| it.path != idle && self.may_copy(*chunk, it.path));
-            let answer = in_flight.and_then(|it| paths.path(it.path)?.answer_in(now, it.packet));
+            let answer = in_flight.and_then(|it| paths.path(it.path)?.answer(now, it.packet));
             let Some(answer) = answer else {
                 return false;
             };
-            // Once it is overdue, each look finds it later than the one before.
-            let look_at = now + worth.saturating_sub(answer).max(TICK);
-            wake_at = earlier(wake_at, look_at);
-            answer > worth
+            wake_at = earlier(wake_at, answer.is_late_by(worth).max(now + TICK));
+            answer.comes_in(now) > worth
         });
         let Some(slow) = slow else {
             self.wake_at = self.wake_at.into_iter().chain(wake_at).min();

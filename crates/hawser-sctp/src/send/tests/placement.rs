@@ -4,6 +4,7 @@ use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use hawser_types::ChannelId;
 use hawser_wire::sctp::DataOrder;
+use std::collections::BTreeSet;
 
 use super::hostile::open;
 use super::*;
@@ -398,6 +399,27 @@ fn what_a_path_is_late_with_goes_over_an_idle_one_before_it_is_suspect() {
     }
     let copy_takes = ms(20);
     assert!(waited > ms(22) + copy_takes * 3 / 2, "{waited:?}");
+}
+
+/// The rate of short messages is no rate of the path.
+#[test]
+fn after_short_messages_a_burst_is_sent_once() {
+    let mut bench = Bench::with_rtts(&[20, 22], &config());
+    for count in 1..=20 {
+        bench.write(0, 100);
+        bench.pump();
+        bench.wait(22);
+        bench.sack(count, &[]).unwrap();
+    }
+    (0..5).for_each(|_| bench.write(0, FULL));
+    let sent = bench.pump();
+    let numbers = sent.iter().flat_map(|packet| packet.numbers());
+    let numbers: Vec<_> = numbers.collect();
+    let different: BTreeSet<_> = numbers.iter().collect();
+    assert!(
+        numbers.len() >= 5 && different.len() == numbers.len(),
+        "{numbers:?}"
+    );
 }
 
 fn write_twice(bench: &mut Bench, bytes: usize) {
