@@ -14,17 +14,22 @@ pub async fn local_pair() -> io::Result<(TcpStream, TcpStream)> {
     let listening = small()?;
     listening.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     let listener: TcpListener = listening.listen(1)?;
-    let near = small()?.connect(listener.local_addr()?).await?;
+    let near = small()?;
+    near.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     let own = near.local_addr()?;
-    loop {
-        let (far, from) = listener.accept().await?;
-        // Any program of this machine may have connected first.
-        if from == own {
-            far.set_nodelay(true)?;
-            near.set_nodelay(true)?;
-            return Ok((near, far));
+    // Any program of this machine may connect first, and must not fill the queue.
+    let accepting = async {
+        loop {
+            let (far, from) = listener.accept().await?;
+            if from == own {
+                return Ok(far);
+            }
         }
-    }
+    };
+    let (near, far) = tokio::try_join!(near.connect(listener.local_addr()?), accepting)?;
+    far.set_nodelay(true)?;
+    near.set_nodelay(true)?;
+    Ok((near, far))
 }
 
 fn small() -> io::Result<TcpSocket> {

@@ -54,14 +54,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let registration = Wanted::read(&config)?;
     let daemon = Daemon::start(&setup.state, Role::Client)?;
     let scopes = Scopes::of(&config.capture)?;
-    // A kill switch opens what is inside, so that has to be right.
-    let found = Lans::find(scopes.lans.clone(), &config.links).await;
-    if found.is_err()
-        && let Err(error) = shut_refused(&config).await
-    {
-        tracing::warn!("whether a kill switch that is on has a link open is not known: {error:#}");
-    }
-    let lans = found?;
+    let lans = find_lans(scopes.lans.clone(), &config).await?;
     // Before anything is sent.
     let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
@@ -108,6 +101,17 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         tracing::info!("the kill switch stays on: `hawser kill-switch off` removes it");
     }
     served
+}
+
+/// The networks behind this machine. A kill switch opens them, so what is none is shut.
+async fn find_lans(interfaces: Vec<String>, config: &UpConfig) -> anyhow::Result<Option<Lans>> {
+    let found = Lans::find(interfaces, &config.links).await;
+    if found.is_err()
+        && let Err(error) = shut_refused(config).await
+    {
+        tracing::warn!("whether a kill switch that is on has a link open is not known: {error:#}");
+    }
+    found
 }
 
 /// The gateway, unless there is none or it is not wanted.

@@ -176,21 +176,20 @@ fn a_link_is_no_network_behind_this_machine(machine: &Machine) {
     assert!(machine.is_on());
     assert_eq!(refused(), "[113, 113, 1]");
     // Before DHCP and IPv6 have told of a router.
-    let families = ["-4", "-6"];
-    let routes = families.map(|family| {
-        let list = [family, "route", "show", "default", "dev", LINKS[0]];
-        said(Command::new("ip").args(list))
+    let tables = [("-4", "main"), ("-6", "main"), ("-4", "100")];
+    let routes = tables.map(|(family, table)| {
+        let of = [
+            family, "route", "show", "default", "dev", LINKS[0], "table", table,
+        ];
+        let route = said(Command::new("ip").args(of));
+        let rest = format!("{} dev {} table {table}", route.trim(), LINKS[0]);
+        ip(&format!("{family} route del {rest}"));
+        format!("{family} route add {rest}")
     });
-    for family in families {
-        ip(&format!("{family} route del default dev {}", LINKS[0]));
-    }
     let on = with_config(&["kill-switch", "on"]);
     assert_eq!(on.code, 0, "{on:?}");
     assert_eq!(refused(), "[111, 113, 0]");
-    for (family, route) in families.iter().zip(routes) {
-        let route = route.trim();
-        ip(&format!("{family} route add {route} dev {}", LINKS[0]));
-    }
+    routes.iter().for_each(|route| ip(route));
     with_config(&["up", "--listen", "127.0.0.1:0"]).expect(1, is_a_link);
     assert!(machine.is_on());
     assert_eq!(refused(), "[113, 113, 1]");

@@ -125,9 +125,9 @@ impl MeetingPlace {
         let session = self.lock().present.get(&to).map(|it| it.session.clone());
         let session = session.ok_or(DialError::HostUnreachable)?;
         let opening = Purpose::Meet(caller.to_bytes()).opening();
-        let far = session.open(opening);
-        let mut far = far.map_err(|_| DialError::LimitReached)?;
         // Whether the host does not know the caller or is not here, is not the caller's business.
+        let far = session.open(opening);
+        let mut far = far.map_err(|_| DialError::HostUnreachable)?;
         match timeout(ANSWER_PATIENCE, far.accepted()).await {
             Ok(Ok(_)) => Ok((Bonded::new(far), permit)),
             Ok(Err(_)) | Err(_) => Err(DialError::HostUnreachable),

@@ -43,7 +43,9 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
             tracing::info!(problem = why(error), "no host can be met at the gateway");
             said = refused;
         }
-        pause = match begun.elapsed() > LONGEST_PAUSE {
+        // To open one waits for a session by itself. Only what the gateway refuses takes longer.
+        let is_back_soon = refused == Some(DialError::GatewayUnavailable);
+        pause = match is_back_soon || begun.elapsed() > LONGEST_PAUSE {
             true => FIRST_PAUSE,
             false => LONGEST_PAUSE.min(pause * 2),
         };
@@ -67,7 +69,7 @@ pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>)
                 tokio::spawn(lead(stream, Arc::clone(&door), place));
             }
             Ok(_) => {
-                tracing::debug!(%key, "somebody unknown has come by the gateway");
+                tracing::debug!(%key, "a host that is not in the book has come by the gateway");
                 stream.refuse(DialError::HostUnreachable);
             }
             Err(_) => stream.refuse(DialError::LimitReached),

@@ -132,7 +132,7 @@ impl NamedPeers {
         let (shared, name, to) = (&self.shared, &peer.name, at_peer(port));
         let mut changes = shared.changed.subscribe();
         let mut arrivals = shared.door.begun();
-        let deadline = Instant::now() + PATIENCE;
+        let mut deadline = Instant::now() + PATIENCE;
         // What leads there straight has the first word.
         let mut relayed_at = Some(Instant::now() + RELAYED_AFTER);
         let _waiting = match shared.way(name) {
@@ -144,6 +144,11 @@ impl NamedPeers {
                 return dial_by(way, &to, origin).await;
             }
             if let Some(problem) = shared.problem(name) {
+                // The gateway may lead there, whatever the directory says.
+                if relayed_at.take().is_some() && shared.start_relayed(name) {
+                    deadline = deadline.min(Instant::now() + RELAY_PATIENCE);
+                    continue;
+                }
                 tracing::warn!(%name, %problem, "the host can't be reached");
                 return Err(DialError::HostUnreachable);
             }
@@ -286,6 +291,8 @@ async fn look_after(shared: Arc<Shared>) {
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Three round trips of most links: two hosts that reach each other need no relay.
 const RELAYED_AFTER: Duration = Duration::from_secs(1);
+/// For a connection for which the directory has nothing.
+const RELAY_PATIENCE: Duration = Duration::from_secs(3);
 /// By then who has called is here, if it can be.
 const CALL_BACK_AFTER: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_secs(1);

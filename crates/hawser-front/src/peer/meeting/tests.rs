@@ -6,7 +6,7 @@ use hawser_net::gateway::{Admission, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::links::{Link, LinkKind};
-use hawser_net::store::{NameStore, StateDir};
+use hawser_net::store::{NameStore, OrderStore, StateDir};
 use hawser_types::LinkIndex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
@@ -73,7 +73,8 @@ impl Scene {
         let alice = "alice@example.org".parse().unwrap();
         store.add(&alice, Some(known)).unwrap();
         let bob = identity(2);
-        let book = Book::new(bob.clone(), store);
+        let order = OrderStore::open(&state).unwrap();
+        let book = Book::new(bob.clone(), store, order);
         let door = Gateway::start(settings(2), Vec::new(), Arc::new(book.clone())).unwrap();
         let scene = Self {
             at,

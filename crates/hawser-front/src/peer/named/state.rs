@@ -79,6 +79,8 @@ struct Peer {
 struct Running {
     key: PublicKey,
     client: Arc<Client>,
+    /// When it was begun, or was last told of addresses.
+    begun: Instant,
     used: Instant,
     /// Serves what the other host opens in it.
     serving: AbortHandle,
@@ -192,27 +194,29 @@ impl Shared {
     }
 
     /// Begins to connect to the host through the gateway, unless that was begun or can't be done.
-    pub(super) fn start_relayed(self: &Arc<Self>, name: &HostNameAt) {
+    /// Returns whether it has.
+    pub(super) fn start_relayed(self: &Arc<Self>, name: &HostNameAt) -> bool {
         let Some(key) = self.book.store().peer(name).and_then(|peer| peer.key) else {
-            return;
+            return false;
         };
         let mut peers = self.lock();
         let Some(peer) = peers.get_mut(name) else {
-            return;
+            return false;
         };
         let Some(start) = &self.starts.relayed else {
-            return;
+            return false;
         };
         if peer.sessions.contains_key(&Route::Relayed) {
-            return;
+            return false;
         }
         let Some(client) = start(key) else {
-            return;
+            return false;
         };
         peer.sessions
             .insert(Route::Relayed, self.running(key, client));
         drop(peers);
         self.changed.send_replace(());
+        true
     }
 
     fn running(&self, key: PublicKey, client: Arc<Client>) -> Running {
@@ -220,6 +224,7 @@ impl Shared {
         Running {
             key,
             client,
+            begun: Instant::now(),
             used: Instant::now(),
             serving: serving.abort_handle(),
         }
@@ -234,11 +239,13 @@ impl Shared {
             peer.failures = 0;
             if addresses.is_empty() {
                 peer.problem = Some((NO_ADDRESS.to_owned(), Instant::now()));
-            } else if let Some(running) = peer.sessions.get(&Route::Direct) {
+            } else if let Some(running) = peer.sessions.get_mut(&Route::Direct) {
                 running.client.set_addresses(addresses.clone());
+                running.begun = Instant::now();
             }
             peer.addresses = addresses;
-            peer.waiting > 0
+            // A session through the gateway goes on until there is a straight one.
+            peer.waiting > 0 || peer.sessions.contains_key(&Route::Relayed)
         };
         if is_wanted {
             self.start_client(name);
@@ -272,7 +279,10 @@ impl Shared {
     /// What a connection waits for.
     pub(super) fn why_not_yet(&self, name: &HostNameAt) -> String {
         let peers = self.lock();
-        let sessions = peers.get(name).map(|peer| &peer.sessions);
+        let peer = peers.get(name);
+        let sessions = peer.map(|peer| &peer.sessions);
+        let called = peer.and_then(|peer| peer.problem.as_ref());
+        let called = called.map_or("the directory has not answered", |(problem, _)| problem);
         let problem = |route| {
             let running = sessions?.get(&route)?;
             let problem = running.client.snapshot(0).problem;
@@ -284,7 +294,7 @@ impl Shared {
             (None, None) => NEEDS_GATEWAY.to_owned(),
         };
         match problem(Route::Direct) {
-            None => format!("the directory has not answered; {relayed}"),
+            None => format!("{called}; {relayed}"),
             Some(problem) => format!("{problem}; it does not come either; {relayed}"),
         }
     }
@@ -323,7 +333,8 @@ impl Shared {
                     running.used = Instant::now();
                 }
                 // Nothing leads there straight, as it turned out.
-                let is_vain = route == Route::Direct && is_relayed;
+                let is_tried = running.begun.elapsed() > DIRECT_PATIENCE;
+                let is_vain = route == Route::Direct && is_relayed && is_tried;
                 let is_vain = is_vain && !running.client.is_connected();
                 let is_known = key == Some(running.key);
                 if is_known && !is_vain && running.used.elapsed() < idle {
@@ -392,6 +403,8 @@ async fn serve(offers: Arc<Offers>, peer: PublicKey, client: Arc<Client>) {
 const NEEDS_GATEWAY: &str = "hosts that are both behind NAT need a gateway that both have enrolled \
      with, started with `hawser serve --meet`";
 const NO_ADDRESS: &str = "it names no address that could be tried";
+/// For so long a host is tried straight, beside a session with it through the gateway.
+const DIRECT_PATIENCE: Duration = Duration::from_secs(10);
 /// For so long nobody asks again.
 const KEEP_PROBLEM: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
