@@ -118,8 +118,8 @@ impl Answer {
         }
     }
 
-    /// Returns when an overdue answer will have this long to come.
-    pub(crate) fn is_late_by(&self, span: Duration) -> Instant {
+    /// Returns the time from which [`Self::comes_in`] of an overdue answer exceeds `span`.
+    pub(crate) fn overdue_at(&self, span: Duration) -> Instant {
         self.due + span.saturating_sub(self.drain)
     }
 }

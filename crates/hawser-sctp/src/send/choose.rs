@@ -253,7 +253,7 @@ impl Outbound {
             let Some(answer) = answer else {
                 return false;
             };
-            wake_at = earlier(wake_at, answer.is_late_by(worth).max(now + TICK));
+            wake_at = earlier(wake_at, answer.overdue_at(worth).max(now + TICK));
             answer.comes_in(now) > worth
         });
         let Some(slow) = slow else {
