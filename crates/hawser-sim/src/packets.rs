@@ -18,6 +18,7 @@ pub use plan::{Protocol, Run};
 
 use report::{CallReport, ConnectionReport, RoamReport, UdpReport};
 use tunnel::Tunnel;
+use udp::Beside;
 
 impl Run {
     /// One flow of UDP at this share of what the paths' payload allows. `None`: no association
@@ -35,7 +36,13 @@ impl Run {
     /// A call of 50 packets/s beside TCP connections both ways. `None`: as above.
     pub fn call(&self, links: &[Link]) -> Option<CallReport> {
         let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
-        Some(udp::call(&mut tunnel, self))
+        Some(udp::call(&mut tunnel, self, Beside::Bulk))
+    }
+
+    /// The same call alone. `None`: as above.
+    pub fn lone_call(&self, links: &[Link]) -> Option<CallReport> {
+        let mut tunnel = Tunnel::new(links, self.policy, self.seed)?;
+        Some(udp::call(&mut tunnel, self, Beside::Nothing))
     }
 
     /// One flow of UDP at this rate while the scenario's links come and go, announced or not.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant};
 
-use super::estimate::{arrival, has_grown, one_way, rate};
+use super::estimate::{arrival, arrival_of, has_grown, one_way, rate};
 use super::scheduler::usable;
 use super::{PacketDecision, PacketPolicy, PacketReason, PacketScheduler, PacketUnit};
 use crate::PathView;
@@ -91,13 +91,13 @@ pub(super) fn earliest<'a>(
 ) -> Option<&'a PathView> {
     paths.min_by(|a, b| {
         let by_wish = b.preferred.cmp(&a.preferred);
-        let by_arrival = arrival(a, unit.size).total_cmp(&arrival(b, unit.size));
+        let by_arrival = arrival_of(unit, a).total_cmp(&arrival_of(unit, b));
         by_wish.then(by_arrival).then(a.channel.cmp(&b.channel))
     })
 }
 
 fn is_much_later(unit: &PacketUnit, home: &PathView, first: &PathView) -> bool {
-    let (home_at, first_at) = (arrival(home, unit.size), arrival(first, unit.size));
+    let (home_at, first_at) = (arrival_of(unit, home), arrival_of(unit, first));
     let is_against_wish = first.preferred && !home.preferred;
     is_against_wish || home_at > first_at * (1.0 + SHARE) + MARGIN
 }

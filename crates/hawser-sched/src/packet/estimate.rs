@@ -4,13 +4,35 @@ use std::time::Duration;
 
 use hawser_types::ByteCount;
 
+use super::PacketUnit;
 use crate::PathView;
 
 /// Seconds from now until the last byte of a packet that is given to the path now is there.
 ///
 /// What is in flight beyond what the empty path holds stands in a queue, ours or others'.
 pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
-    one_way(path) + queue(path) + size.as_u64() as f64 / rate(path) + path.stalled.as_secs_f64()
+    arrival_at(path, size, rate(path))
+}
+
+/// The same for this packet.
+///
+/// A path that carries little of its window delivers no more than it is asked for, so its rate is
+/// a lower bound: to a call alone, the near path that it took seems as slow as the call, and a far
+/// one that carried nothing quick. For a real-time packet such a path counts with its window in
+/// each round trip, if that is more. Bulk does not count on it: where it is wrong a queue grows,
+/// for which a call sends too little.
+pub(super) fn arrival_of(unit: &PacketUnit, path: &PathView) -> f64 {
+    let is_asked = path.in_flight.as_u64() as f64 > path.window() / ASKED;
+    let rate = match unit.flow.real_time && !is_asked {
+        true => rate(path).max(by_window(path)),
+        false => rate(path),
+    };
+    arrival_at(path, unit.size, rate)
+}
+
+fn arrival_at(path: &PathView, size: ByteCount, rate: f64) -> f64 {
+    let leaves = queue_at(path, rate) + size.as_u64() as f64 / rate;
+    one_way(path) + leaves + path.stalled.as_secs_f64()
 }
 
 /// Seconds that a packet needs over the empty path.
@@ -24,8 +46,12 @@ pub(super) fn one_way(path: &PathView) -> f64 {
 /// flight beyond that is the queue as it is now; the standing queue is that of a round trip ago,
 /// and has others' packets in it.
 pub(super) fn queue(path: &PathView) -> f64 {
+    queue_at(path, rate(path))
+}
+
+fn queue_at(path: &PathView, rate: f64) -> f64 {
     let in_flight = (path.in_flight + path.beside + path.kernel_backlog).as_u64() as f64;
-    let own = in_flight / rate(path) - path.min_rtt.as_secs_f64();
+    let own = in_flight / rate - path.min_rtt.as_secs_f64();
     own.max(0.0)
 }
 
@@ -40,9 +66,14 @@ pub(super) fn has_grown(path: &PathView) -> bool {
 /// Bytes in each second; of a path that was never measured, its window in each round trip.
 pub(super) fn rate(path: &PathView) -> f64 {
     match path.rate.bytes_per_second() {
-        0 => path.window() / path.rtt.as_secs_f64().max(UNKNOWN_RTT),
+        0 => by_window(path),
         known => known as f64,
     }
+}
+
+/// A window in each round trip.
+fn by_window(path: &PathView) -> f64 {
+    path.window() / path.rtt.as_secs_f64().max(UNKNOWN_RTT)
 }
 
 /// Rate times the user's weight.
@@ -53,5 +84,7 @@ pub(super) fn share(path: &PathView) -> f64 {
 const SHORT_QUEUE: Duration = Duration::from_millis(5);
 /// Bytes of a few packets.
 const PACKETS: u64 = 3 * 1500;
-/// Seconds.
+/// A path with this part of its window in flight, one in so many, is asked for what it can carry.
+const ASKED: f64 = 4.0;
+/// Seconds. No round trip counts as shorter.
 const UNKNOWN_RTT: f64 = 0.1;

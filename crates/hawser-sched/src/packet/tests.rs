@@ -193,6 +193,22 @@ fn short_bursts_have_the_right_shares_together() {
 }
 
 #[test]
+fn a_call_alone_stays_on_the_near_path_that_only_it_has_measured() {
+    let mut near = path(1, 50, 20);
+    near.rate = Rate::from_bytes_per_second(50 * 200);
+    let mut far = path(2, 50, 50);
+    far.rate = Rate::ZERO;
+    let mut call = unit();
+    call.size = ByteCount::new(200);
+    call.flow.real_time = true;
+    let auto = PacketPolicy::Auto;
+    assert_eq!(chosen(ask(auto, &call, &[near.clone(), far.clone()])), 1);
+    // With more of its window in flight the rate is the path's, and what is in flight a queue.
+    near.in_flight = ByteCount::new(5_000);
+    assert_eq!(chosen(ask(auto, &call, &[near, far])), 2);
+}
+
+#[test]
 fn real_time_packets_are_copied_over_the_earliest_two_links() {
     let mut paths = [path(1, 50, 40), path(2, 50, 20), path(3, 50, 30)];
     let mut call = unit();

@@ -158,6 +158,7 @@ impl RunArguments {
         let failed = || format!("no association over the links of {}", scenario.name);
         let udp = run.udp(links, self.share).with_context(failed)?;
         let call = run.call(links).with_context(failed)?;
+        let lone_call = run.lone_call(links).with_context(failed)?;
         let lines = || links.iter().map(|link| link.line(run.direction));
         let lost = lines().zip(&udp.placed);
         let lost: f64 = lost
@@ -172,6 +173,7 @@ impl RunArguments {
             quickest: quickest.as_micros() as u64,
             udp,
             call,
+            lone_call,
         })
     }
 }

@@ -125,6 +125,8 @@ pub struct PacketReport {
     pub udp: UdpReport,
     /// A call beside bulk.
     pub call: CallReport,
+    /// The same call alone.
+    pub lone_call: CallReport,
 }
 
 impl Disorder {
@@ -142,7 +144,8 @@ impl Display for PacketTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<14} {:<4} {:<10} {:>8} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            "{:<14} {:<4} {:<10} {:>8} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} \
+             {:>8} {:>8}",
             "scenario",
             "",
             "policy",
@@ -153,6 +156,7 @@ impl Display for PacketTable<'_> {
             "order",
             "p50",
             "p99",
+            "alone",
             "call p50",
             "call p99",
             "call -",
@@ -162,7 +166,7 @@ impl Display for PacketTable<'_> {
             writeln!(
                 f,
                 "{:<14} {:<4} {:<10} {:>8} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} \
-                 {:>8}",
+                 {:>8} {:>8}",
                 it.scenario,
                 it.direction,
                 it.udp.policy,
@@ -173,6 +177,7 @@ impl Display for PacketTable<'_> {
                 it.udp.flow.disordered,
                 it.udp.flow.delay_p50,
                 it.udp.flow.delay_p99,
+                it.lone_call.call.delay_p99,
                 it.call.call.delay_p50,
                 it.call.call.delay_p99,
                 it.call.call.sent - it.call.call.arrived,
@@ -181,8 +186,8 @@ impl Display for PacketTable<'_> {
         }
         writeln!(
             f,
-            "rates in kbit/s, lost and own in millionths, order in packets, delays in µs, call - \
-             in packets lost"
+            "rates in kbit/s, lost and own in millionths, order in packets, delays in µs, alone: \
+             p99 of a call without bulk, call - in packets lost"
         )
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hawser_scenario::Congestion;
 use hawser_types::{ByteCount, Instant, Rate};
 
-use super::connection::Connection;
+use super::connection::{Connection, End};
 use super::inner;
 use super::plan::Run;
 use super::report::{CallReport, Disorder, UdpReport};
@@ -166,21 +166,26 @@ pub(super) fn run(tunnel: &mut Tunnel, run: &Run, allowed: Rate, share: f64) -> 
     }
 }
 
-/// A call beside TCP connections of both hosts, which send all they can.
-pub(super) fn call(tunnel: &mut Tunnel, run: &Run) -> CallReport {
+/// A call alone, or beside TCP connections of both hosts, which send all they can.
+pub(super) fn call(tunnel: &mut Tunnel, run: &Run, beside: Beside) -> CallReport {
     let (from, began) = (run.from(), tunnel.now());
     let rate = Rate::from_bytes_per_second(50 * CALL as u64);
     let mut call = Flow::new(CALL_PORT, CALL, rate, began, run.warm_up);
     let (counted_from, end) = (began + run.warm_up, began + run.span);
-    let mut bulk = [0, 1].map(|host| {
+    let hosts: &[usize] = match beside {
+        Beside::Nothing => &[],
+        Beside::Bulk => &[0, 1],
+    };
+    let bulk = hosts.iter().map(|&host| {
         let ends = tcp_flow::ends(began, host, Congestion::Cubic);
         Connection::new(ends, host, BULK_PORTS[host])
     });
+    let mut bulk: Vec<_> = bulk.collect();
     let mut before = None;
     while tunnel.now() < end + DRAINS {
         let now = tunnel.now();
         if now >= counted_from && before.is_none() {
-            before = Some(bulk[from].arrived());
+            before = Some(arrived(&bulk, from));
         }
         let mut next = end + DRAINS;
         if now < end {
@@ -204,13 +209,25 @@ pub(super) fn call(tunnel: &mut Tunnel, run: &Run) -> CallReport {
             }
         }
     }
-    let carried = bulk[from].arrived() - before.unwrap_or_default();
+    let carried = arrived(&bulk, from) - before.unwrap_or_default();
     let carried = Rate::over(ByteCount::new(carried), run.span - run.warm_up);
     CallReport {
         policy: run.policy.name(),
         call: call.disorder(),
         bulk: carried.bits_per_second() / 1000,
     }
+}
+
+/// What else goes through the tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beside {
+    Nothing,
+    Bulk,
+}
+
+/// Bytes of the connection of this host, if there is one.
+fn arrived<E: End>(bulk: &[Connection<E>], host: usize) -> u64 {
+    bulk.get(host).map_or(0, Connection::arrived)
 }
 
 /// A packet of a call.
