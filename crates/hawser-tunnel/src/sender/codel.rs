@@ -13,7 +13,7 @@ pub(super) struct CodelConfig {
 
 /// Judges one queue by the time that its packets spent in it.
 ///
-/// Source: RFC 8289 §5.
+/// Source: RFC 8289 §5. A queue that falls by itself is left alone, which is not in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Codel {
     first_above: Option<Instant>,
@@ -21,6 +21,18 @@ pub(super) struct Codel {
     count: u32,
     last_count: u32,
     is_dropping: bool,
+    trend: Trend,
+}
+
+/// Whether a queue falls by itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trend {
+    /// When the interval ends, and the shortest time in the queue in it.
+    ends: Instant,
+    lowest: Duration,
+    /// The same of the interval before.
+    before: Duration,
+    is_falling: bool,
 }
 
 impl Codel {
@@ -33,7 +45,8 @@ impl Codel {
         is_short: bool,
         config: &CodelConfig,
     ) -> bool {
-        let may_drop = self.is_above(now, sojourn, is_short, config);
+        let is_falling = self.trend.is_falling(now, sojourn, config.interval);
+        let may_drop = self.is_above(now, sojourn, is_short, config) && !is_falling;
         if self.is_dropping {
             if !may_drop {
                 self.is_dropping = false;
@@ -75,9 +88,28 @@ impl Codel {
     }
 }
 
+impl Trend {
+    /// Whether the last interval's queue was shorter than that of the one before, by more than it
+    /// varies.
+    fn is_falling(&mut self, now: Instant, sojourn: Duration, interval: Duration) -> bool {
+        if now < self.ends {
+            self.lowest = self.lowest.min(sojourn);
+            return self.is_falling;
+        }
+        let is_old = now >= self.ends + interval;
+        self.is_falling = !is_old && self.lowest + interval / FALLS < self.before;
+        self.before = if is_old { Duration::ZERO } else { self.lowest };
+        (self.ends, self.lowest) = (now + interval, sojourn);
+        self.is_falling
+    }
+}
+
 fn control_law(from: Instant, count: u32, config: &CodelConfig) -> Instant {
     from + config.interval.div_f64(f64::from(count.max(1)).sqrt())
 }
+
+/// A queue falls that loses one in so many of its interval in each.
+const FALLS: u32 = 32;
 
 #[cfg(test)]
 mod tests {
@@ -107,6 +139,24 @@ mod tests {
         // A short time below the target ends it.
         assert_eq!(drops(&mut codel, 1420, 1421, 4), []);
         assert_eq!(drops(&mut codel, 1421, 1500, 20), []);
+    }
+
+    #[test]
+    fn a_queue_that_falls_is_left_alone() {
+        let mut codel = Codel::default();
+        let mut drops_while = |from: u64, to: u64, sojourn: fn(u64) -> u64| {
+            let dropped = (from..to).filter(|at| {
+                let now = Instant::ZERO + Duration::from_millis(*at);
+                codel.on_packet(now, Duration::from_millis(sojourn(*at)), false, &CONFIG)
+            });
+            dropped.count()
+        };
+        // It loses 5 ms in each 100: what comes is a twentieth less than what leaves.
+        assert_eq!(drops_while(0, 2000, |at| 200 - at / 20), 1);
+        // It stands at 100 ms: an interval later that is clear.
+        assert!(drops_while(2000, 3000, |_| 100) > 10);
+        // It grows.
+        assert!(drops_while(3000, 4000, |at| 100 + (at - 3000) / 20) > 10);
     }
 
     #[test]
