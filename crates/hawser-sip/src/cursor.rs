@@ -1,5 +1,7 @@
 //! Reads header fields token by token (RFC 3261 §25.1). Folded lines are joined before.
 
+use std::mem;
+
 use thiserror::Error;
 
 /// The part of a header field, or of a URI, that is not as RFC 3261 §25.1 has it.
@@ -175,12 +177,12 @@ pub(crate) fn is_token(byte: u8) -> bool {
 /// Whether a text can stand in a header field: control characters but the tab stand behind a
 /// backslash only, as they may in quoted strings, and those of line ends nowhere.
 pub(crate) fn is_field_text(text: &str) -> bool {
-    let mut last = ' ';
-    text.chars().all(|character| {
-        let is_escaped = std::mem::replace(&mut last, character) == '\\';
-        match character {
-            '\r' | '\n' => false,
-            '\t' => true,
+    let mut last = b' ';
+    text.bytes().all(|byte| {
+        let is_escaped = mem::replace(&mut last, byte) == b'\\';
+        match byte {
+            b'\r' | b'\n' => false,
+            b'\t' => true,
             other => is_escaped || !other.is_ascii_control(),
         }
     })

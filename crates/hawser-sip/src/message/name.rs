@@ -2,6 +2,7 @@
 //! (RFC 3261 §7.3.3).
 
 use std::fmt;
+use std::mem;
 
 macro_rules! names {
     ($($name:ident = $text:literal $($short:literal)?),* $(,)?) => {
@@ -18,14 +19,12 @@ macro_rules! names {
         impl HeaderName {
             /// The name that is written like this, in full or short.
             pub(crate) fn named(name: &str) -> Self {
-                match name.to_ascii_lowercase().as_str() {
-                    $($(concat!($short) => Self::$name,)?)*
-                    lower => KNOWN
-                        .iter()
-                        .find(|known| known.as_str().eq_ignore_ascii_case(lower))
-                        .cloned()
-                        .unwrap_or_else(|| Self::Other(name.to_owned())),
-                }
+                $(
+                    if name.eq_ignore_ascii_case($text) $(|| name.eq_ignore_ascii_case($short))? {
+                        return Self::$name;
+                    }
+                )*
+                Self::Other(name.to_owned())
             }
 
             /// Returns the full name.
@@ -37,8 +36,6 @@ macro_rules! names {
                 }
             }
         }
-
-        const KNOWN: &[HeaderName] = &[$(HeaderName::$name,)*];
     };
 }
 
@@ -81,7 +78,12 @@ names! {
 
 impl PartialEq for HeaderName {
     fn eq(&self, other: &Self) -> bool {
-        self.as_str().eq_ignore_ascii_case(other.as_str())
+        match (self, other) {
+            (Self::Other(_), _) | (_, Self::Other(_)) => {
+                self.as_str().eq_ignore_ascii_case(other.as_str())
+            }
+            _ => mem::discriminant(self) == mem::discriminant(other),
+        }
     }
 }
 

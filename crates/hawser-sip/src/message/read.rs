@@ -6,6 +6,7 @@ mod start;
 use std::str;
 
 use bytes::Bytes;
+use memchr::memmem;
 use thiserror::Error;
 
 use super::{HeaderFault, HeaderName, Headers, Message, Request, Response, StatusCode};
@@ -274,8 +275,7 @@ impl Malformed {
 pub(crate) fn scan(bytes: &[u8], searched: usize, limits: &Limits) -> Result<Scan, Box<Malformed>> {
     const END: &[u8] = b"\r\n\r\n";
     let window = &bytes[searched..bytes.len().min(limits.max_head)];
-    let found = window.windows(END.len()).position(|four| four == END);
-    let Some(found) = found else {
+    let Some(found) = memmem::find(window, END) else {
         return match bytes.len() >= limits.max_head {
             true => Err(Malformed::bare(Fault::HeadTooLong(limits.max_head))),
             false => {
