@@ -66,6 +66,24 @@ fn missing() -> Option<&'static str> {
 #[test]
 fn two_telephones_register_call_each_other_by_name_hear_sound_and_hang_up() {
     let test = "telephones::two_telephones_register_call_each_other_by_name_hear_sound_and_hang_up";
+    let over_datagrams = "transport=udp";
+    call(test, over_datagrams, over_datagrams);
+}
+
+#[test]
+fn a_telephone_with_a_connection_is_called_over_it_by_one_with_datagrams() {
+    let test = "telephones::a_telephone_with_a_connection_is_called_over_it_by_one_with_datagrams";
+    call(test, "transport=udp", "transport=tcp");
+}
+
+#[test]
+fn a_telephone_with_a_connection_calls_one_with_datagrams() {
+    let test = "telephones::a_telephone_with_a_connection_calls_one_with_datagrams";
+    call(test, "transport=tcp", "transport=udp");
+}
+
+/// Bob calls Alice and hangs up. Each of them speaks to the directory by a transport of its own.
+fn call(test: &'static str, of_bob: &'static str, of_alice: &'static str) {
     if let Some(reason) = missing() {
         return hawser_skip::skip(&format!("end_to_end::{test}"), reason);
     }
@@ -89,16 +107,20 @@ fn two_telephones_register_call_each_other_by_name_hear_sound_and_hang_up() {
         let status = || place.status("gateway").unwrap_or_default();
         let is_ready = || !status()["directory"].is_null();
         until("the directory is ready", is_ready, || gateway.log());
-        let account = "<sip:alice@10.99.0.1>;auth_pass=a;regint=600;answermode=auto";
-        let alice = Telephone::start(&place, "alice", account, "10.1.0.2:5070", None);
+        let alice = account("alice", "a", of_alice) + ";answermode=auto";
+        let alice = Telephone::start(&place, "alice", &alice, "10.1.0.2:5070", None);
         let contacts = || status()["directory"]["bindings"].to_string();
-        let is_registered = || contacts().contains("@10.1.0.2:5070");
+        let is_registered = || contacts().contains("sip:alice");
         until("alice is registered", is_registered, || {
             contacts() + &read(&alice.log)
         });
-        let account = "<sip:bob@10.99.0.1>;auth_pass=b;regint=600";
-        let call = Some("/dial sip:alice@10.99.0.1");
-        let bob = Telephone::start(&place, "bob", account, "10.1.0.2:5080", call);
+        assert_eq!(
+            contacts().contains(";transport=tcp"),
+            of_alice.ends_with("tcp")
+        );
+        let bob = account("bob", "b", of_bob);
+        let dial = Some("/dial sip:alice@10.99.0.1");
+        let bob = Telephone::start(&place, "bob", &bob, "10.1.0.2:5080", dial);
         bob.until("Call established: sip:alice@10.99.0.1");
         alice.until("Call established: sip:bob@10.99.0.1");
         for telephone in [&alice, &bob] {
@@ -114,6 +136,14 @@ fn two_telephones_register_call_each_other_by_name_hear_sound_and_hang_up() {
         });
         alice.end();
     });
+}
+
+/// The account of a user, whose requests all go to the directory by this transport.
+fn account(user: &str, password: &str, transport: &str) -> String {
+    format!(
+        "<sip:{user}@10.99.0.1;{transport}>;auth_pass={password};regint=600;\
+         outbound=\"sip:10.99.0.1;{transport}\""
+    )
 }
 
 const MODULES: &str = "/usr/lib/baresip/modules";
