@@ -6,8 +6,10 @@
 
 Alice is in the client host of the lab, the directory in its server host, and Bob in a network of
 his own behind that, on a line without delay: a call takes one round trip of a link. Measured is the
-time from connecting at Alice's port until her application may send (Bob's has accepted by then),
-until its first byte is at Bob's application, and until the answer is back:
+time from connecting at Alice's port until the first data of her host may leave: the opening of a
+stream, which is a chunk like others, has made Bob's host connect to his application half a round
+trip later. Then until her application may send (Bob's has accepted by then), until its first byte
+is at Bob's application, and until the answer is back:
 
 - never-heard-of: the first connection of a program that has just been started and registered;
 - session-stands: one on the session that is there;
@@ -28,21 +30,22 @@ import tempfile
 import time
 
 PORT, SOCKS, SERVER, NAME = 7000, 1080, "10.99.0.1", b"bob.example.org"
-TIMES = ["may-send", "arrived", "answered"]
+TIMES = ["data-leave", "may-send", "arrived", "answered"]
 
-# Bob's application: it sends back what comes, and notes when.
+# Bob's application: it sends back what comes, and notes when it was connected to and when that came.
 ECHO = f"""
 import socket, sys, threading, time
-def serve(stream):
+def serve(stream, accepted):
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if byte := stream.recv(1):
         now = time.monotonic()
         stream.sendall(byte)
-        print(now, flush=True)
+        print(accepted, now, flush=True)
         stream.recv(1)
 listener = socket.create_server(("127.0.0.1", {PORT}), backlog=64)
 while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+    stream, _ = listener.accept()
+    threading.Thread(target=serve, args=(stream, time.monotonic()), daemon=True).start()
 """
 
 
@@ -140,7 +143,7 @@ class Hosts:
         # Whoever looks counts as a user for that moment.
         until(lambda: not self.status("alice").get("sessions"), 4)
 
-    def connect(self):
+    def connect(self, rtt):
         begun = time.monotonic()
         stream = by_socks()
         may_send = time.monotonic()
@@ -151,8 +154,9 @@ class Hosts:
         stream.close()
         # It was written before the answer was read, if not by much.
         time.sleep(0.2)
-        arrived = float(pathlib.Path(self.path("arrivals")).read_text().split()[-1])
-        return [moment - begun for moment in [may_send, arrived, answered]]
+        words = pathlib.Path(self.path("arrivals")).read_text().split()
+        accepted, arrived = map(float, words[-2:])
+        return [moment - begun for moment in [accepted - rtt / 2, may_send, arrived, answered]]
 
     def end(self):
         for program in reversed(self.programs):
@@ -198,25 +202,25 @@ def main():
         hosts = Hosts(os.path.abspath(options.hawser), folder)
         rtt, samples = round_trip(), {}
         try:
-            measure(hosts, options, samples)
+            measure(hosts, options, rtt, samples)
         finally:
             # What was measured counts, whatever came then.
             pathlib.Path(options.out).write_text(json.dumps(report(rtt, samples), indent=1) + "\n")
             hosts.end()
 
 
-def measure(hosts, options, samples):
+def measure(hosts, options, rtt, samples):
     unknown = samples.setdefault("never-heard-of", [])
     for _ in range(options.repeat):
         hosts.restart_alice()
-        unknown.append(hosts.connect())
+        unknown.append(hosts.connect(rtt))
     standing = samples.setdefault("session-stands", [])
     for _ in range(options.repeat):
-        standing.append(hosts.connect())
+        standing.append(hosts.connect(rtt))
     known = samples.setdefault("heard-of-before", [])
     for _ in range(options.known):
         hosts.until_no_session()
-        known.append(hosts.connect())
+        known.append(hosts.connect(rtt))
 
 
 def report(rtt, samples):
