@@ -26,7 +26,8 @@ use crate::digest::Verifier;
 use crate::fields::Transport;
 use crate::framer::Framed;
 use crate::message::{
-    Datagram, Glance, Malformed, Message, Method, Request, Response, glance, read_datagram,
+    Datagram, Essentials, Glance, HeaderFault, Malformed, Message, Method, Refusal, Request,
+    Response, glance, read_datagram,
 };
 use crate::proxy::{Decision, Proxy};
 use crate::registrar::{Location, Registrar, Users};
@@ -316,13 +317,17 @@ impl Directory {
         let source = from.address();
         // One that can't be read is refused below.
         let _ = request.headers.set_source(source.ip(), source.port());
-        if self.transactions.is_known(&request) {
+        let essentials = match request.essentials() {
+            Ok(essentials) => essentials,
+            Err(fault) => return self.refuse(from, &request, &fault),
+        };
+        if self.transactions.is_known(&request, &essentials) {
             self.transactions
-                .handle_message(now, NO_FLOW, request.into());
+                .handle_request(now, NO_FLOW, request, &essentials);
             return self.react(now, None);
         }
         let caller = self.admissions.caller(from);
-        let admitted = match self.admit(now, caller, &request) {
+        let admitted = match self.admit(now, caller, (&request, &essentials)) {
             Ok(admitted @ (Admitted::Registers(_) | Admitted::Watches(_))) => {
                 self.admissions.keep(now, from);
                 admitted
@@ -340,8 +345,19 @@ impl Directory {
             self.counts.over_limit += 1;
             return;
         };
-        self.transactions.handle_message(now, flow, request.into());
+        self.transactions
+            .handle_request(now, flow, request, &essentials);
         self.react(now, Some((caller, admitted)));
+    }
+
+    /// Refuses a request in which something can't be read.
+    fn refuse(&mut self, from: Source, request: &Request, fault: &HeaderFault) {
+        match request.method {
+            Method::Ack => return,
+            Method::Register | Method::Subscribe => self.counts.not_admitted += 1,
+            _ => {}
+        }
+        self.answer(from, &Refusal::unreadable(fault).answer(request, TAG));
     }
 
     /// Whether a request may leave something behind; else its answer, unless it has none.
@@ -349,29 +365,30 @@ impl Directory {
         &mut self,
         now: Instant,
         caller: Caller,
-        request: &Request,
+        (request, essentials): (&Request, &Essentials),
     ) -> Result<Admitted, Option<Response>> {
         let source = caller.address;
         match request.method {
             // Of an answer that was given without a transaction.
             Method::Ack if is_answered_here(request) => Err(None),
-            Method::Cancel if !self.transactions.has_cancelled(request) => {
+            Method::Cancel if !self.transactions.has_cancelled(request, essentials) => {
                 Err(Some(to_cancel(request, false)))
             }
             Method::Ack | Method::Cancel => Ok(Admitted::Follows),
             Method::Register => {
-                let outcome = self.registrar.admit(now, source, request, &*self.users);
+                let asked = (request, essentials);
+                let outcome = self.registrar.admit(now, source, asked, &*self.users);
                 outcome.map(Admitted::Registers).map_err(|answer| {
                     self.counts.not_admitted += 1;
                     Some(answer)
                 })
             }
-            _ if self.is_to_watch(request) => {
-                self.admit_watcher(now, source, request).map_err(|answer| {
+            _ if self.is_to_watch(request) => self
+                .admit_watcher(now, source, (request, essentials))
+                .map_err(|answer| {
                     self.counts.not_admitted += 1;
                     Some(answer)
-                })
-            }
+                }),
             _ => match self.proxy.handle_request(now, request, self.location()) {
                 Decision::Refuse(refusal) => Err(Some(refusal.answer(request, TAG))),
                 Decision::Own => Err(Some(own(request))),

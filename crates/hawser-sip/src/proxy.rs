@@ -153,7 +153,7 @@ impl Proxy {
     fn check(&self, request: &Request) -> Result<String, Refusal> {
         let essentials = request
             .essentials()
-            .map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
+            .map_err(|fault| Refusal::unreadable(&fault))?;
         let plain = |status: StatusCode| Err(Refusal::new(status, status.reason()));
         if request.uri.as_sip().is_none() {
             return plain(StatusCode::UNSUPPORTED_URI_SCHEME);

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use hawser_types::{Host, Instant};
 
 use crate::digest::{Algorithm, AuthFault, Credentials, Secret, Verifier};
-use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
+use crate::message::{Essentials, HeaderName, Method, Refusal, Request, Response, StatusCode};
 use crate::transaction::Flow;
 use crate::uri::SipUri;
 pub use admission::{Admission, AdmissionLimits};
@@ -79,13 +79,17 @@ impl Registrar {
         request: &Request,
         users: &dyn Users,
     ) -> Response {
-        match self.admit(now, source, request, users) {
+        let essentials = match request.essentials() {
+            Ok(essentials) => essentials,
+            Err(fault) => return Refusal::unreadable(&fault).answer(request, &self.tag),
+        };
+        match self.admit(now, source, (request, &essentials), users) {
             Ok(registrant) => self.register(now, request, &registrant, None),
             Err(answer) => answer,
         }
     }
 
-    /// Returns whose bindings a REGISTER from `source` may change.
+    /// Returns whose bindings a REGISTER from `source` may change. Its essentials were read.
     ///
     /// A proof counts once, and is all that is remembered: whoever knows no password leaves
     /// nothing. A repetition of the request is not for here.
@@ -96,10 +100,10 @@ impl Registrar {
         &mut self,
         now: Instant,
         source: IpAddr,
-        request: &Request,
+        (request, essentials): (&Request, &Essentials),
         users: &dyn Users,
     ) -> Result<Registrant, Response> {
-        let outcome = self.check(now, source, request, users);
+        let outcome = self.check(now, source, (request, essentials), users);
         outcome.map_err(|denial| self.deny(now, source, request, denial))
     }
 
@@ -154,18 +158,16 @@ impl Registrar {
         &mut self,
         now: Instant,
         source: IpAddr,
-        request: &Request,
+        (request, essentials): (&Request, &Essentials),
         users: &dyn Users,
     ) -> Result<Registrant, Denial> {
-        if let Some(refusal) = request.refusal(&[Method::Register], &EXTENSIONS) {
+        if let Some(refusal) = request.refusal_of_readable(&[Method::Register], &EXTENSIONS) {
             return Err(refusal.into());
         }
         let is_ours = |uri: &SipUri| self.domains.contains(&uri.host.to_canonical());
         let target = request.uri.as_sip().filter(|uri| is_ours(uri));
-        let to = request.headers.to().ok();
+        let to = essentials.to.uri.as_sip();
         let address = to
-            .as_ref()
-            .and_then(|to| to.uri.as_sip())
             .filter(|uri| is_ours(uri))
             .and_then(SipUri::address_of_record);
         let (Some(_), Some(address)) = (target, address) else {

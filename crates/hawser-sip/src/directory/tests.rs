@@ -237,6 +237,32 @@ fn a_cancel_and_an_ack_of_nothing_are_no_more_than_answered() {
 }
 
 #[test]
+fn a_request_in_which_something_cannot_be_read_is_refused_by_the_name_of_that() {
+    let mut stage = Stage::new();
+    let (alice, from) = ("sip:alice@example.org", "192.0.2.1:5060");
+    for method in [
+        Method::Register,
+        Method::Invite,
+        Method::Cancel,
+        Method::Subscribe,
+        Method::Ack,
+    ] {
+        let mut request = stage.request(method.clone(), alice, alice);
+        request.headers.push(HeaderName::Contact, "<sip:a@b");
+        let outputs = stage.send(from, request);
+        if method == Method::Ack {
+            assert_eq!(outputs, []);
+            continue;
+        }
+        let answer = answer(&outputs);
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method}");
+        assert!(answer.reason().starts_with("Contact: "), "{method}");
+    }
+    assert_eq!(stage.directory.counts().not_admitted, 2);
+    assert!(stage.holds_nothing());
+}
+
+#[test]
 fn a_proof_does_not_outlive_a_restart_and_a_call_does() {
     let mut stage = Stage::new();
     stage.register(&["<sip:alice@192.0.2.1>"]);

@@ -8,12 +8,12 @@ use super::Directory;
 use super::config::TAG;
 use super::source::Admitted;
 use crate::fields::{Transport, Via};
-use crate::message::{HeaderName, Method, Refusal, Request, Response, StatusCode};
+use crate::message::{Essentials, HeaderName, Method, Refusal, Request, Response, StatusCode};
 use crate::proxy::first_hop;
 use crate::reginfo::PACKAGE;
 use crate::subscription::{Notify, Subscriber};
 use crate::transaction::{Flow, TransactionId};
-use crate::uri::SipUri;
+use crate::uri::{SipUri, Uri};
 
 impl Directory {
     /// Ends the subscriptions of those who are no users any more.
@@ -40,18 +40,17 @@ impl Directory {
         &mut self,
         now: Instant,
         source: IpAddr,
-        request: &Request,
+        (request, essentials): (&Request, &Essentials),
     ) -> Result<Admitted, Response> {
-        if let Some(refusal) = request.refusal(&[Method::Subscribe], &[]) {
+        if let Some(refusal) = request.refusal_of_readable(&[Method::Subscribe], &[]) {
             return Err(refusal.answer(request, TAG));
         }
         let not_found = || {
             let status = StatusCode::NOT_FOUND;
             Refusal::new(status, status.reason()).answer(request, TAG)
         };
-        let to = request.headers.to().ok();
-        let to = to.filter(|to| self.proxy.serves(&to.uri));
-        let address = to.as_ref().and_then(|to| to.uri.as_sip());
+        let to = Some(&essentials.to.uri).filter(|to| self.proxy.serves(to));
+        let address = to.and_then(Uri::as_sip);
         let address = address.and_then(SipUri::address_of_record);
         let address = address.ok_or_else(not_found)?;
         let users = &*self.users;

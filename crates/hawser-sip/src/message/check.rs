@@ -38,6 +38,11 @@ impl Refusal {
         }
     }
 
+    /// The refusal of a request in which something can't be read.
+    pub(crate) fn unreadable(fault: &HeaderFault) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, fault.to_string())
+    }
+
     fn with(mut self, name: HeaderName, value: String) -> Self {
         self.header = Some((name, value));
         self
@@ -75,9 +80,18 @@ impl Request {
     /// an extension that is not among `extensions`.
     #[must_use]
     pub fn refusal(&self, methods: &[Method], extensions: &[&str]) -> Option<Refusal> {
-        if let Err(fault) = self.essentials() {
-            return Some(Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()));
+        match self.essentials() {
+            Ok(_) => self.refusal_of_readable(methods, extensions),
+            Err(fault) => Some(Refusal::unreadable(&fault)),
         }
+    }
+
+    /// The same for a request whose essentials were read.
+    pub(crate) fn refusal_of_readable(
+        &self,
+        methods: &[Method],
+        extensions: &[&str],
+    ) -> Option<Refusal> {
         if !methods.contains(&self.method) {
             let status = match self.method {
                 Method::Other(_) => StatusCode::NOT_IMPLEMENTED,

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq as _;
 use super::Proxy;
 use super::forward::first_hop;
 use crate::fields::{Contacts, NameAddr, Transport};
-use crate::message::{HeaderFault, HeaderName, Headers, Refusal, Request, Response, StatusCode};
+use crate::message::{HeaderFault, HeaderName, Headers, Refusal, Request, Response};
 use crate::registrar::{Binding, Location};
 use crate::transaction::Flow;
 use crate::uri::{SipUri, Uri};
@@ -38,7 +38,7 @@ impl Proxy {
     /// Takes this proxy off the way of the request (RFC 3261 §16.4). Returns that way, if it has
     /// recorded it for this call.
     pub(super) fn take_own_route(&self, request: &mut Request) -> Result<Option<Way>, Refusal> {
-        let bad = |fault: HeaderFault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string());
+        let bad = |fault: HeaderFault| Refusal::unreadable(&fault);
         let mut routes = request.headers.routes(HeaderName::Route).map_err(bad)?;
         // Who routes as before RFC 3261 has put this proxy into the request's URI.
         if self.is_own(&request.uri)

@@ -219,7 +219,9 @@ impl Location {
         Ok(())
     }
 
-    fn put(&mut self, address: &str, bindings: Vec<Binding>) {
+    fn put(&mut self, address: &str, mut bindings: Vec<Binding>) {
+        // A list that grows begins with room for four, and most have one.
+        bindings.shrink_to_fit();
         let before = self.bindings.remove(address).unwrap_or_default();
         self.count = self.count + bindings.len() - before.len();
         if let Some(at) = first_end(&before) {

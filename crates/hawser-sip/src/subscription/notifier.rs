@@ -294,9 +294,8 @@ impl Notifier {
         subscriber: &Subscriber<'a>,
     ) -> Result<(Duration, Option<&'a str>), Refusal> {
         let bad = |reason: String| Refusal::new(StatusCode::BAD_REQUEST, reason);
-        let essentials = request
-            .essentials()
-            .map_err(|fault| bad(fault.to_string()))?;
+        let essentials = request.essentials();
+        let essentials = essentials.map_err(|fault| Refusal::unreadable(&fault))?;
         let event = request.headers.event().ok().flatten();
         if event.is_none_or(|event| event.package != PACKAGE) {
             let status = StatusCode::BAD_EVENT;

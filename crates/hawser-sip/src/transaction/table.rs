@@ -187,16 +187,15 @@ impl Transactions {
 
     /// Whether a request has come before, or is the ACK of one that has.
     #[must_use]
-    pub fn is_known(&self, request: &Request) -> bool {
-        let essentials = request.essentials();
-        essentials.is_ok_and(|it| self.server_keys.contains_key(&Key::of_server(request, &it)))
+    pub fn is_known(&self, request: &Request, essentials: &Essentials) -> bool {
+        let key = Key::of_server(request, essentials);
+        self.server_keys.contains_key(&key)
     }
 
     /// Whether the INVITE that a CANCEL gives up is known.
     #[must_use]
-    pub fn has_cancelled(&self, cancel: &Request) -> bool {
-        let essentials = cancel.essentials();
-        essentials.is_ok_and(|essentials| self.cancelled(cancel, &essentials).is_some())
+    pub fn has_cancelled(&self, cancel: &Request, essentials: &Essentials) -> bool {
+        self.cancelled(cancel, essentials).is_some()
     }
 
     fn cancelled(&self, cancel: &Request, essentials: &Essentials) -> Option<TransactionId> {
@@ -204,7 +203,8 @@ impl Transactions {
         self.server_keys.get(&key).copied()
     }
 
-    fn handle_request(
+    /// Takes a request that has come, whose essentials were read.
+    pub fn handle_request(
         &mut self,
         now: Instant,
         flow: Flow,
