@@ -39,8 +39,8 @@ fn stop_services<'a>(installed: impl Iterator<Item = &'a &'a Need>) {
     if !Path::new("/run/systemd/system").is_dir() {
         return;
     }
-    let packages = installed.map(|need| need.package);
-    for service in packages.filter(|package| SERVICES.contains(package)) {
+    let of = |package| SERVICES.iter().find(|(of, _)| *of == package);
+    for &(_, service) in installed.filter_map(|need| of(need.package)) {
         let mut command = Command::new("systemctl");
         let status = command.args(["disable", "--now", service]).status();
         if !status.is_ok_and(|status| status.success()) {
@@ -117,10 +117,15 @@ struct Need {
     tests: &'static str,
 }
 
-/// Of the packages below, those that are services of the same name.
-const SERVICES: [&str; 3] = ["kamailio", "nginx", "prometheus"];
+/// The services of the packages below.
+const SERVICES: [(&str, &str); 4] = [
+    ("kamailio", "kamailio"),
+    ("modemmanager", "ModemManager"),
+    ("nginx", "nginx"),
+    ("prometheus", "prometheus"),
+];
 
-const NEEDS: [Need; 20] = [
+const NEEDS: [Need; 22] = [
     Need {
         program: "curl",
         package: "curl",
@@ -215,6 +220,16 @@ const NEEDS: [Need; 20] = [
         program: "sipp",
         package: "sip-tester",
         tests: "what a SIP registrar answers, also to faults",
+    },
+    Need {
+        program: "dbus-daemon",
+        package: "dbus-daemon",
+        tests: "modems, and what else is asked over D-Bus",
+    },
+    Need {
+        program: "ModemManager",
+        package: "modemmanager",
+        tests: "modems, with the service that runs them",
     },
     Need {
         program: "man",

@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use hawser_sched::rules::{Allowance, AtLimit, Rule};
-use hawser_types::{ByteCount, LinkUse, SignalStrength};
+use hawser_types::{ByteCount, LinkUse, SignalStrength, parse_duration};
 
 use crate::ConfigError;
 use crate::document::{Field, Section};
@@ -28,6 +30,9 @@ pub struct LinkConfig {
     /// `leave-below`: signal strength below which traffic leaves the link for others. By default it
     /// depends on the kind of radio.
     pub leave_below: Option<SignalStrength>,
+    /// `measure-signal`: how often ModemManager is asked to measure the signal of the modem, from
+    /// 1s to 60s. None by default: measuring keeps the modem awake.
+    pub measure_signal: Option<Duration>,
 }
 
 impl TryFrom<Section<'_>> for LinkConfig {
@@ -62,11 +67,14 @@ impl TryFrom<Section<'_>> for LinkConfig {
         let leave_below = section.field("leave-below");
         let leave_below =
             leave_below.map(|field| field.parse_with(|text| text.parse().ok(), STRENGTH));
+        let measure_signal = section.field("measure-signal");
+        let measure_signal = measure_signal.map(|field| field.parse_with(read_interval, INTERVAL));
         Ok(Self {
             name: name.parse_with(read_link_name, LINK_NAME)?,
             rule,
             currency,
             leave_below: leave_below.transpose()?,
+            measure_signal: measure_signal.transpose()?,
         })
     }
 }
@@ -130,6 +138,13 @@ fn read_day(field: Option<Field<'_>>) -> Result<u8, ConfigError> {
     Ok(day as u8)
 }
 
+/// Reads an interval of whole seconds, as ModemManager takes it.
+fn read_interval(text: &str) -> Option<Duration> {
+    let interval = parse_duration(text).ok()?;
+    let is_sound = (1..=60).contains(&interval.as_secs()) && interval.subsec_nanos() == 0;
+    is_sound.then_some(interval)
+}
+
 /// Reads `2.5EUR/GB`: the price of a gigabyte and its currency.
 fn read_price(text: &str) -> Option<(f64, String)> {
     let (amount, unit) = text.trim().split_once('/')?;
@@ -145,7 +160,7 @@ fn read_price(text: &str) -> Option<(f64, String)> {
     is_sound.then(|| (number, currency.to_owned()))
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name",
     "use",
     "up",
@@ -157,6 +172,7 @@ const KEYS: [&str; 11] = [
     "reset-day",
     "at-limit",
     "leave-below",
+    "measure-signal",
 ];
 
 const AT_LIMIT: [(&str, AtLimit); 3] = [
@@ -170,6 +186,7 @@ pub(crate) const LINK_NAME: &str = "the name of an interface such as \"wwan0\"";
 const PRICE: &str = "a price from 0 to 1000000 such as \"2.5EUR/GB\"";
 const ALLOWANCE: &str = "a size such as \"10GB\"";
 const STRENGTH: &str = "a signal strength from \"-160dBm\" to \"0dBm\"";
+const INTERVAL: &str = "whole seconds from \"1s\" to \"60s\"";
 
 const MAX_WEIGHT: u32 = 1000;
 const MAX_PRICE: f64 = 1e6;

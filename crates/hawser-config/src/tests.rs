@@ -70,6 +70,7 @@ fn every_key_reaches_its_place() {
         reset-day = 31
         at-limit = "backup"
         leave-below = "-85dBm"
+        measure-signal = "5s"
         [[link]]
         name = "eth1"
         allowance = "5GB"
@@ -101,6 +102,9 @@ fn every_key_reaches_its_place() {
     let leave_below = config.links.iter().map(|link| link.leave_below);
     let expected = [SignalStrength::new(-85), None, None];
     assert_eq!(leave_below.collect::<Vec<_>>(), expected);
+    let measure = config.links.iter().map(|link| link.measure_signal);
+    let expected = [Some(Duration::from_secs(5)), None, None];
+    assert_eq!(measure.collect::<Vec<_>>(), expected);
     assert_eq!(
         config.up.gateway,
         Some(GatewaySource::File("/etc/hawser/invite".into()))
@@ -164,13 +168,21 @@ fn an_unknown_key_is_named_with_those_allowed() {
     assert_eq!(
         error("\n[[link]]\nname = \"a\"\nprize = 3\n"),
         "hawser.toml:4: unknown key `link.prize`; allowed: name, use, up, down, weight, price, \
-         price-weight, allowance, reset-day, at-limit, leave-below"
+         price-weight, allowance, reset-day, at-limit, leave-below, measure-signal"
     );
     assert_eq!(
         error("[[link]]\nname = \"a\"\nleave-below = \"85dBm\""),
         "hawser.toml:3: `link.leave-below` is \"85dBm\"; allowed: a signal strength from \"-160dBm\" \
          to \"0dBm\""
     );
+    for wrong in ["0s", "61s", "1500ms", "-5s", "often"] {
+        let told = error(&format!(
+            "[[link]]\nname = \"a\"\nmeasure-signal = \"{wrong}\""
+        ));
+        let expected = "hawser.toml:3: `link.measure-signal` is \"WRONG\"; allowed: whole seconds \
+                        from \"1s\" to \"60s\"";
+        assert_eq!(told, expected.replace("WRONG", wrong));
+    }
     assert_eq!(
         error("z = 1\na = 1"),
         "hawser.toml:1: unknown key `z`; allowed: serve, up, session, directory, link, connection, rule"

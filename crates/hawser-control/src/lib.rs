@@ -52,7 +52,7 @@ pub use session_status::{
     ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionState,
     SessionStatus, StreamStatus, Transport, TransportStatus,
 };
-pub use signal::{SignalSource, SignalStatus};
+pub use signal::{ModemStatus, SignalSource, SignalStatus};
 pub use snapshot::{
     KillSwitchStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role,
     StatusSnapshot,

@@ -1,4 +1,4 @@
-use hawser_types::{Radio, SignalState, SignalStrength};
+use hawser_types::{ModemState, Radio, SignalState, SignalStrength};
 use serde::{Deserialize, Serialize};
 
 /// The signal of a link that has a radio, or of which the user has said something.
@@ -29,6 +29,35 @@ pub enum SignalSource {
     Kernel,
     /// The service that runs modems.
     Modem,
+}
+
+/// The modem behind a link, as ModemManager knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModemStatus {
+    /// What it is doing.
+    pub state: ModemState,
+    /// The technology that it is connected by, such as `LTE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub technology: Option<String>,
+}
+
+impl ModemStatus {
+    /// Says what it is doing: `its modem is connected (LTE)`.
+    pub fn told(&self) -> String {
+        let state = match self.state {
+            ModemState::Failed => "has failed",
+            ModemState::Locked => "waits for a PIN",
+            ModemState::Off => "is off",
+            ModemState::Searching => "has no network",
+            ModemState::Registered => "is registered",
+            ModemState::Connecting => "connects or disconnects",
+            ModemState::Connected => "is connected",
+            ModemState::Roaming => "is connected and roams",
+        };
+        let technology = self.technology.as_ref();
+        let technology = technology.map_or_else(String::new, |it| format!(" ({it})"));
+        format!("its modem {state}{technology}")
+    }
 }
 
 impl SignalStatus {

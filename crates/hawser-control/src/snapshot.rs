@@ -11,7 +11,7 @@ use crate::all_sessions::AllSessions;
 use crate::connections::ConnectionsStatus;
 use crate::directory::{DirectoryStatus, RegistrationStatus};
 use crate::session_status::SessionStatus;
-use crate::signal::SignalStatus;
+use crate::signal::{ModemStatus, SignalStatus};
 use crate::words::words;
 
 /// The state of a daemon at one moment.
@@ -132,6 +132,9 @@ pub struct LinkStatus {
     /// Its radio's signal, where that is known; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalStatus>,
+    /// Its modem, where it has one that is known; clients only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modem: Option<ModemStatus>,
     /// Its traffic now.
     #[serde(default)]
     pub traffic: LinkTraffic,

@@ -26,6 +26,7 @@ pub mod tls;
 pub mod tun;
 pub mod unix_time;
 
+mod bus;
 mod congestion;
 mod driver;
 mod files;
@@ -36,6 +37,7 @@ mod routing_rules;
 mod sign_of_life;
 mod sys;
 
+pub use bus::BusError;
 pub use files::FileError;
 pub use local_pair::local_pair;
 pub use nft::NftError;

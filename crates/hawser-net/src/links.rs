@@ -6,6 +6,7 @@
 mod counters;
 mod defaults;
 mod dump;
+mod modems;
 mod monitor;
 mod netlink;
 mod own;
@@ -23,6 +24,7 @@ pub use counters::read_counters;
 pub use defaults::default_routes;
 pub use dump::list_links;
 pub use hawser_types::link::{DefaultRoute, Link, LinkKind, Unusable, full_tunnel, usable};
+pub use modems::{Modem, follow_modems, list_modems};
 pub use monitor::LinkMonitor;
 pub(crate) use netlink::dump as ask_kernel;
 pub use own::OwnAddresses;

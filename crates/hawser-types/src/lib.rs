@@ -13,6 +13,7 @@ mod id;
 mod instant;
 pub mod link;
 mod link_use;
+mod modem;
 mod permission;
 mod range_set;
 mod rate;
@@ -30,6 +31,7 @@ pub use id::{
 pub use instant::Instant;
 pub use link::{DefaultRoute, Link, LinkKind};
 pub use link_use::LinkUse;
+pub use modem::ModemState;
 pub use permission::{LimitedBy, Permission};
 pub use range_set::RangeSet;
 pub use rate::Rate;

@@ -1,5 +1,6 @@
 //! `hawser doctor`: what would keep bonding from working here.
 
+mod agent;
 mod check;
 mod links;
 mod state;
@@ -25,6 +26,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let mut checks = links::check(&all, &chosen, wanted, setup.config.serve.listen);
     checks.extend(system::check());
     checks.extend(kill_switch().await);
+    checks.extend(agent::check(&setup.config).await);
     checks.extend(state::check(setup, &chosen).await);
     match args.json {
         true => show_json(&serde_json::json!({ "checks": checks }))?,

@@ -246,7 +246,7 @@ impl Serving<'_> {
         mut subject: ClientSubject,
         lans: Option<Lans>,
     ) -> anyhow::Result<()> {
-        let _agent = Agent::start(self.rules, self.links);
+        let agent = Agent::start(self.config, self.rules, self.links);
         let peering = self.peering(&subject.choice)?;
         let connection_rules = self.connection_rules.clone();
         let direct = Direct::start(
@@ -296,6 +296,7 @@ impl Serving<'_> {
             peering.sessions.close(END_PATIENCE).await;
         }
         direct.finish().await;
+        agent.end().await;
         served
     }
 

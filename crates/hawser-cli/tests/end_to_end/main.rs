@@ -2,6 +2,7 @@
 //! interface.
 
 mod bench;
+mod bus;
 mod by_name;
 mod captured;
 mod choice;
@@ -23,6 +24,7 @@ mod link_state;
 mod machine_packets;
 mod manual;
 mod misfortunes;
+mod modems;
 mod names;
 mod origin;
 mod own_addresses;

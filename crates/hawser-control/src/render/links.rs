@@ -28,8 +28,14 @@ pub fn render_links(snapshot: &StatusSnapshot, width: usize) -> String {
         lines.extend([String::new(), clip(&sum, width)]);
     }
     lines.extend(ranking(snapshot).map(|line| clip(&printable(&line), width)));
-    let told = snapshot.links.iter().filter_map(told);
-    let mut told = told.map(|line| clip(&printable(&line), width)).peekable();
+    let told = snapshot
+        .links
+        .iter()
+        .flat_map(|link| [told(link), modem(link)]);
+    let mut told = told
+        .flatten()
+        .map(|line| clip(&printable(&line), width))
+        .peekable();
     if told.peek().is_some() {
         lines.push(String::new());
         lines.extend(told);
@@ -62,6 +68,11 @@ fn told(link: &LinkStatus) -> Option<String> {
         }
         _ => Some(format!("{} is {}", link.name, link.told_state())),
     }
+}
+
+/// Says what a link's modem is doing.
+fn modem(link: &LinkStatus) -> Option<String> {
+    Some(format!("{}: {}", link.name, link.modem.as_ref()?.told()))
 }
 
 impl LinkStatus {
@@ -107,8 +118,8 @@ mod tests {
     use hawser_types::Rate;
 
     use super::*;
-    use crate::{LinkAllowed, LinkTraffic, SignalSource, SignalStatus};
-    use hawser_types::{LinkUse, Radio, SignalState, SignalStrength};
+    use crate::{LinkAllowed, LinkTraffic, ModemStatus, SignalSource, SignalStatus};
+    use hawser_types::{LinkUse, ModemState, Radio, SignalState, SignalStrength};
 
     fn link(name: &str, megabits: u64) -> LinkStatus {
         LinkStatus {
@@ -195,6 +206,33 @@ All links: up 0 bit/s, down 50.00 Mbit/s; gain 1.67
         let shown = render_links(&snapshot, 79);
         let told = "\ndsl is silent since 14:03:22.5 UTC (12s): no answer\n";
         assert!(shown.contains(told), "{shown}");
+    }
+
+    #[test]
+    fn a_links_modem_is_told_of() {
+        let mut wwan = link("wwan0", 0);
+        for (state, technology, expected) in [
+            (
+                ModemState::Roaming,
+                Some("LTE"),
+                "is connected and roams (LTE)",
+            ),
+            (ModemState::Searching, None, "has no network"),
+        ] {
+            wwan.modem = Some(ModemStatus {
+                state,
+                technology: technology.map(str::to_owned),
+            });
+            let snapshot = StatusSnapshot {
+                links: vec![link("dsl", 30), wwan.clone()],
+                ..StatusSnapshot::default()
+            };
+            let shown = render_links(&snapshot, 79);
+            assert!(
+                shown.contains(&format!("\nwwan0: its modem {expected}\n")),
+                "{shown}"
+            );
+        }
     }
 
     #[test]

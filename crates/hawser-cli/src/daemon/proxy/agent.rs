@@ -1,13 +1,16 @@
 //! The agent: follows the signals of links, so that traffic has left a link before it goes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
-use hawser_control::SignalSource;
+use hawser_config::Config;
+use hawser_control::{ModemStatus, SignalSource};
 use hawser_net::clock;
-use hawser_net::links::follow_wifi_signals;
+use hawser_net::links::{Modem, follow_modems, follow_wifi_signals};
 use hawser_types::{Instant, Radio, SignalStrength};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::links::Links;
@@ -16,16 +19,44 @@ use super::rules::{LinkRuleStore, Reading};
 /// What follows signals, for as long as this lives.
 pub(crate) struct Agent {
     _tasks: JoinSet<()>,
+    /// What others' programs were asked to do is taken back by these.
+    asking: JoinSet<()>,
+    end: watch::Sender<()>,
 }
 
 impl Agent {
     /// Follows the signals of `links`, and has `rules` take links out of use and back into it.
-    pub(crate) fn start(rules: &Arc<LinkRuleStore>, links: &Links) -> Self {
-        let mut tasks = JoinSet::new();
+    pub(crate) fn start(config: &Config, rules: &Arc<LinkRuleStore>, links: &Links) -> Self {
+        let end = watch::Sender::new(());
+        let (mut tasks, mut asking) = (JoinSet::new(), JoinSet::new());
         tasks.spawn(keep_time(Arc::clone(rules), links.clone()));
         tasks.spawn(follow_wifi(Arc::clone(rules), links.clone()));
-        Self { _tasks: tasks }
+        let modems = ModemReader::new(rules, links);
+        asking.spawn(modems.run(measured(config), end.subscribe()));
+        Self {
+            _tasks: tasks,
+            asking,
+            end,
+        }
     }
+
+    /// Takes back what others' programs were asked to do.
+    pub(crate) async fn end(mut self) {
+        self.end.send_replace(());
+        let ended = async { while self.asking.join_next().await.is_some() {} };
+        if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
+            tracing::warn!(
+                "modems may go on measuring their signals: ModemManager has not answered"
+            );
+        }
+    }
+}
+
+/// How often the signals of which links are to be measured.
+fn measured(config: &Config) -> BTreeMap<String, Duration> {
+    let links = config.links.iter();
+    let measured = links.filter_map(|link| Some((link.name.clone(), link.measure_signal?)));
+    measured.collect()
 }
 
 /// Brings links back in time, and forgets the signals of those that are gone: when they are back,
@@ -62,6 +93,49 @@ async fn follow_wifi(rules: Arc<LinkRuleStore>, links: Links) {
         told.tell(signals.collect());
     })
     .await;
+}
+
+/// Tells of modems.
+struct ModemReader {
+    told: Told,
+    rules: Arc<LinkRuleStore>,
+    links: Links,
+}
+
+impl ModemReader {
+    fn new(rules: &Arc<LinkRuleStore>, links: &Links) -> Self {
+        Self {
+            told: Told::new(Arc::clone(rules), SignalSource::Modem),
+            rules: Arc::clone(rules),
+            links: links.clone(),
+        }
+    }
+
+    async fn run(mut self, measured: BTreeMap<String, Duration>, mut end: watch::Receiver<()>) {
+        let ended = async {
+            let _ = end.changed().await;
+        };
+        follow_modems(measured, |modems| self.tell(modems), ended).await;
+    }
+
+    /// Takes in what is said of links of this machine.
+    fn tell(&mut self, mut modems: Vec<Modem>) {
+        let there = Arc::clone(&self.links.borrow());
+        modems.retain(|modem| there.iter().any(|link| link.name == modem.link));
+        let signals = modems.iter().filter_map(|modem| {
+            let (radio, strength) = modem.signal?;
+            Some((modem.link.clone(), radio, strength))
+        });
+        self.told.tell(signals.collect());
+        let status = modems.into_iter().map(|modem| {
+            let status = ModemStatus {
+                state: modem.state,
+                technology: modem.technology.map(str::to_owned),
+            };
+            (modem.link, status)
+        });
+        self.rules.set_modems(status.collect());
+    }
 }
 
 /// What one source has told of links.
@@ -102,3 +176,6 @@ impl Told {
         }
     }
 }
+
+/// Longest time that others' programs have for taking back what they were asked to do.
+const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hawser_config::Config;
-use hawser_control::{LinkAllowed, SignalStatus};
+use hawser_control::{LinkAllowed, ModemStatus, SignalStatus};
 use hawser_director::AllLinkRules;
 use hawser_net::client::Client;
 use hawser_net::clock;
@@ -115,6 +115,11 @@ impl LinkRuleStore {
         self.change_signals(|signals, now| signals.handle_reading(now, link, reading));
     }
 
+    /// Takes in what the modems of all links are doing, by the links' names.
+    pub(crate) fn set_modems(&self, modems: BTreeMap<String, ModemStatus>) {
+        self.change_signals(|signals, _| signals.set_modems(modems));
+    }
+
     /// Takes note that a signal may have been well for long enough by now.
     pub(crate) fn handle_signal_timeout(&self) {
         self.change_signals(Signals::handle_timeout);
@@ -135,6 +140,11 @@ impl LinkRuleStore {
     /// Returns what is known of a link's signal.
     pub(crate) fn signal(&self, link: &str) -> Option<SignalStatus> {
         self.lock().signals.status(link)
+    }
+
+    /// Returns what a link's modem is doing, where it has one that is known.
+    pub(crate) fn modem(&self, link: &str) -> Option<ModemStatus> {
+        self.lock().signals.modem(link).cloned()
     }
 
     /// Returns a receiver that is told when rules or signals may be others.
@@ -329,7 +339,7 @@ impl Inner {
             (name.clone(), rule.link_rules(&usage, today))
         };
         let mut all: BTreeMap<_, _> = self.rules.iter().map(rules).collect();
-        for link in self.signals.fading() {
+        for link in self.signals.to_leave() {
             let rules = all.entry(link.to_owned()).or_default();
             *rules = rules.while_fading();
         }

@@ -203,6 +203,7 @@ impl Subject for ClientSubject {
             link.rank = place.map(|place| place as u64 + 1);
             link.allowed = self.rules.allowed(&link.name);
             link.signal = self.rules.signal(&link.name);
+            link.modem = self.rules.modem(&link.name);
         }
         list
     }

@@ -170,6 +170,7 @@ pub(super) fn link(name: &str, index: u32, up: u64, down: u64) -> LinkStatus {
         state_age: None,
         rank: None,
         signal: None,
+        modem: None,
         allowed: Some(LinkAllowed {
             up: LinkUse::Normal,
             down: LinkUse::Normal,

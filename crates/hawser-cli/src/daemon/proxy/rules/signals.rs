@@ -1,9 +1,9 @@
 //! The signals of links, from whoever tells them, and which links are to be left for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use hawser_control::{SignalSource, SignalStatus};
+use hawser_control::{ModemStatus, SignalSource, SignalStatus};
 use hawser_sched::signal::{SignalJudge, SignalThresholds};
 use hawser_types::{Instant, Radio, SignalState, SignalStrength};
 
@@ -20,6 +20,8 @@ pub(crate) struct Reading {
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     links: BTreeMap<String, LinkSignal>,
+    /// What modems are doing, by the names of their links.
+    modems: BTreeMap<String, ModemStatus>,
     /// Where the user wants links to be left.
     leave_below: BTreeMap<String, SignalStrength>,
 }
@@ -37,8 +39,8 @@ impl Signals {
     /// `leave_below`: where the user wants links to be left, by their names.
     pub(super) fn new(leave_below: BTreeMap<String, SignalStrength>) -> Self {
         Self {
-            links: BTreeMap::new(),
             leave_below,
+            ..Self::default()
         }
     }
 
@@ -83,6 +85,11 @@ impl Signals {
         signal.judge.handle_reading(now, strength);
     }
 
+    /// Takes in what the modems of all links are doing.
+    pub(super) fn set_modems(&mut self, modems: BTreeMap<String, ModemStatus>) {
+        self.modems = modems;
+    }
+
     /// Takes note of the time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         let is_known = |it: &LinkSignal| it.forgotten_at.is_none_or(|at| at > now);
@@ -104,17 +111,26 @@ impl Signals {
         self.links.retain(|link, _| is_kept(link));
     }
 
-    /// Returns the links that are to be left.
-    pub(super) fn fading(&self) -> impl Iterator<Item = &str> {
-        let all = self.links.iter();
-        all.filter(|(_, signal)| signal.judge.state() != SignalState::Good)
-            .map(|(link, _)| link.as_str())
+    /// Returns the links that are to be left: their signal fades, or their modem has no network.
+    pub(super) fn to_leave(&self) -> BTreeSet<&str> {
+        let fading = self.links.iter();
+        let fading = fading.filter(|(_, it)| it.judge.state() != SignalState::Good);
+        let cut_off = self.modems.iter().filter(|(_, it)| !it.state.has_network());
+        let fading = fading.map(|(link, _)| link.as_str());
+        fading
+            .chain(cut_off.map(|(link, _)| link.as_str()))
+            .collect()
     }
 
     /// Returns the links whose signal is weak.
     pub(super) fn weak(&self) -> Vec<String> {
         let weak = self.links.iter().filter(|(_, it)| it.judge.is_weak());
         weak.map(|(link, _)| link.clone()).collect()
+    }
+
+    /// Returns what a link's modem is doing.
+    pub(super) fn modem(&self, link: &str) -> Option<&ModemStatus> {
+        self.modems.get(link)
     }
 
     /// Returns what is known of a link's signal.
@@ -137,6 +153,8 @@ const MAX_LINKS: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use hawser_types::ModemState;
+
     use super::*;
 
     fn reading(source: SignalSource, dbm: Option<i16>) -> Reading {
@@ -145,10 +163,6 @@ mod tests {
             radio: Radio::WiFi,
             strength: dbm.map(|dbm| SignalStrength::new(dbm).unwrap()),
         }
-    }
-
-    fn fading(signals: &Signals) -> Vec<&str> {
-        signals.fading().collect()
     }
 
     #[test]
@@ -178,16 +192,16 @@ mod tests {
         let kernel = |dbm| reading(SignalSource::Kernel, dbm);
         signals.handle_reading(at(0), "wlan0", kernel(Some(-85)));
         signals.handle_reading(at(500), "wlan0", kernel(None));
-        assert_eq!(fading(&signals), ["wlan0"]);
+        assert_eq!(signals.to_leave(), BTreeSet::from(["wlan0"]));
         // It still does when it is read again, in time: between the thresholds.
         signals.handle_reading(at(1000), "wlan0", kernel(Some(-77)));
         signals.handle_timeout(at(60_000));
-        assert_eq!(fading(&signals), ["wlan0"]);
+        assert_eq!(signals.to_leave(), BTreeSet::from(["wlan0"]));
         signals.handle_reading(at(60_000), "wlan0", kernel(None));
         let due = at(60_000) + FORGET_AFTER;
         assert_eq!(signals.poll_timeout(), Some(due));
         signals.handle_timeout(at(69_999));
-        assert_eq!(fading(&signals), ["wlan0"]);
+        assert_eq!(signals.to_leave(), BTreeSet::from(["wlan0"]));
         signals.handle_timeout(due);
         assert_eq!(signals.status("wlan0"), None);
         assert_eq!(signals.poll_timeout(), None);
@@ -200,14 +214,37 @@ mod tests {
         for link in ["a", "b"] {
             signals.handle_reading(Instant::ZERO, link, reading(SignalSource::User, Some(-65)));
         }
-        assert_eq!(fading(&signals), ["b"]);
+        assert_eq!(signals.to_leave(), BTreeSet::from(["b"]));
         assert_eq!(signals.status("b").unwrap().leave_below, leave);
         signals.handle_reading(Instant::ZERO, "b", reading(SignalSource::User, Some(-50)));
         let due = signals.poll_timeout().unwrap();
         signals.handle_timeout(due);
-        assert!(fading(&signals).is_empty());
+        assert!(signals.to_leave().is_empty());
         signals.retain(|link| link == "a");
         assert_eq!((signals.status("b"), signals.poll_timeout()), (None, None));
+    }
+
+    #[test]
+    fn links_are_left_while_their_modem_has_no_network() {
+        let mut signals = Signals::default();
+        for (state, is_left) in [
+            (ModemState::Connected, false),
+            (ModemState::Searching, true),
+            (ModemState::Failed, true),
+            (ModemState::Roaming, false),
+        ] {
+            let modem = ModemStatus {
+                state,
+                technology: None,
+            };
+            signals.set_modems(BTreeMap::from([("wwan0".to_owned(), modem)]));
+            assert_eq!(signals.to_leave().contains("wwan0"), is_left, "{state}");
+        }
+        signals.set_modems(BTreeMap::new());
+        assert_eq!(
+            (signals.modem("wwan0"), signals.to_leave().len()),
+            (None, 0)
+        );
     }
 
     #[test]

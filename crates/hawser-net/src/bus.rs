@@ -1,0 +1,217 @@
+//! Services of this machine that are asked over the system's message bus (D-Bus).
+//!
+//! Only a service that runs is asked: no question starts one. Each answer has to come soon and to
+//! be small, so that a service that hangs or lies costs neither time nor memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use zbus::connection::Builder;
+use zbus::fdo::DBusProxy;
+use zbus::message::Type as MessageType;
+use zbus::names::{OwnedUniqueName, WellKnownName};
+use zbus::zvariant::{DynamicType, OwnedObjectPath, OwnedValue, Type};
+use zbus::{Connection, MatchRule, MessageStream};
+
+/// The properties of one interface of an object, by their names.
+pub(crate) type Properties = HashMap<String, OwnedValue>;
+/// The properties of an object, by its interfaces.
+pub(crate) type Interfaces = HashMap<String, Properties>;
+
+/// Why a service could not be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BusError {
+    /// The bus or the service has answered with an error, or with values of other types.
+    #[error("{0}")]
+    Bus(#[from] zbus::Error),
+    /// No answer in time.
+    #[error("no answer within {after:?}")]
+    TimedOut {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// An answer that is too large to be honest.
+    #[error("an answer of {bytes} bytes to {method}; at most {MAX_ANSWER} are read")]
+    TooLarge {
+        /// What was asked.
+        method: &'static str,
+        /// The size of the answer.
+        bytes: usize,
+    },
+    /// The bus has ended the connection.
+    #[error("the bus has closed the connection")]
+    Closed,
+}
+
+/// A service that runs, at its present owner.
+pub(crate) struct Service {
+    connection: Connection,
+    owner: OwnedUniqueName,
+}
+
+impl Service {
+    /// Finds the service called `name`; `None` if it does not run.
+    pub(crate) async fn find(name: &'static str) -> Result<Option<Self>, BusError> {
+        let connection = soon(async { Ok(Builder::system()?.build().await?) }).await?;
+        Self::of(&connection, name).await
+    }
+
+    async fn of(connection: &Connection, name: &'static str) -> Result<Option<Self>, BusError> {
+        let owner = async {
+            let bus = DBusProxy::new(connection).await?;
+            let name = WellKnownName::try_from(name).map_err(zbus::Error::from)?;
+            match bus.get_name_owner(name.into()).await {
+                Ok(owner) => Ok(Some(owner)),
+                Err(zbus::fdo::Error::NameHasNoOwner(_)) => Ok(None),
+                Err(error) => Err(zbus::Error::from(error).into()),
+            }
+        };
+        let owner = soon(owner).await?;
+        Ok(owner.map(|owner| Self {
+            connection: connection.clone(),
+            owner,
+        }))
+    }
+
+    /// Returns the objects that the service lists at `path`, by their paths.
+    pub(crate) async fn objects(
+        &self,
+        path: &str,
+    ) -> Result<BTreeMap<String, Interfaces>, BusError> {
+        let manager = "org.freedesktop.DBus.ObjectManager";
+        type Objects = HashMap<OwnedObjectPath, Interfaces>;
+        let objects: Objects = self.call(path, manager, "GetManagedObjects", &()).await?;
+        let named = objects.into_iter();
+        Ok(named.map(|(path, it)| (path.to_string(), it)).collect())
+    }
+
+    /// Returns the properties of one interface of an object.
+    pub(crate) async fn properties(
+        &self,
+        path: &str,
+        interface: &str,
+    ) -> Result<Properties, BusError> {
+        let properties = "org.freedesktop.DBus.Properties";
+        self.call(path, properties, "GetAll", &(interface,)).await
+    }
+
+    /// Calls a method, and returns its answer.
+    pub(crate) async fn call<T>(
+        &self,
+        path: &str,
+        interface: &str,
+        method: &'static str,
+        arguments: &(impl Serialize + DynamicType),
+    ) -> Result<T, BusError>
+    where
+        T: DeserializeOwned + Type,
+    {
+        let asked = async {
+            let owner = Some(self.owner.as_str());
+            let called = &self.connection;
+            Ok(called
+                .call_method(owner, path, Some(interface), method, arguments)
+                .await?)
+        };
+        let answer = soon(asked).await?;
+        let bytes = answer.data().len();
+        if bytes > MAX_ANSWER {
+            return Err(BusError::TooLarge { method, bytes });
+        }
+        Ok(answer.body().deserialize()?)
+    }
+}
+
+/// A service as it comes, changes and goes.
+pub(crate) struct Following {
+    name: &'static str,
+    connection: Connection,
+    changed: Arc<Notify>,
+    /// Takes notices off the connection, also while the service is asked: else they would hold up
+    /// answers. Ends with the bus.
+    noticing: JoinSet<()>,
+    was_told: bool,
+}
+
+impl Following {
+    /// Follows the service called `name`. Fails where there is no bus.
+    pub(crate) async fn start(name: &'static str) -> Result<Self, BusError> {
+        let connection = soon(async { Ok(Builder::system()?.build().await?) }).await?;
+        let mut changes = Vec::new();
+        for rule in rules(name)? {
+            let followed = MessageStream::for_match_rule(rule, &connection, None);
+            changes.push(soon(async { Ok(followed.await?) }).await?);
+        }
+        let changed = Arc::new(Notify::new());
+        let mut noticing = JoinSet::new();
+        noticing.spawn(notice(changes, Arc::clone(&changed)));
+        Ok(Self {
+            name,
+            connection,
+            changed,
+            noticing,
+            was_told: false,
+        })
+    }
+
+    /// Returns the service, at once and then again and again, soon after it has said that something
+    /// is different; `None` while it does not run. Fails when there is no bus any more.
+    pub(crate) async fn next(&mut self) -> Result<Option<Service>, BusError> {
+        if std::mem::replace(&mut self.was_told, true) {
+            sleep(READ_AT_MOST_EVERY).await;
+            // However many notices there were, they are one.
+            let _ = timeout(READ_EVERY, self.changed.notified()).await;
+        }
+        if self.noticing.try_join_next().is_some() {
+            return Err(BusError::Closed);
+        }
+        Service::of(&self.connection, self.name).await
+    }
+}
+
+async fn notice(changes: Vec<MessageStream>, changed: Arc<Notify>) {
+    let mut changes = futures_util::stream::select_all(changes);
+    while changes.next().await.is_some() {
+        changed.notify_one();
+    }
+    changed.notify_one();
+}
+
+/// Returns a property; `None` if there is none of that type.
+pub(crate) fn property<T: TryFrom<OwnedValue>>(properties: &Properties, name: &str) -> Option<T> {
+    T::try_from(properties.get(name)?.try_clone().ok()?).ok()
+}
+
+/// What is heard of a service: its own notices, and that it comes or goes.
+fn rules(name: &'static str) -> Result<[MatchRule<'static>; 2], BusError> {
+    let signals = || MatchRule::builder().msg_type(MessageType::Signal);
+    let own = signals().sender(name)?.build();
+    let owner = signals().sender("org.freedesktop.DBus")?;
+    let owner = owner.member("NameOwnerChanged")?.arg(0, name)?.build();
+    Ok([own, owner])
+}
+
+async fn soon<T>(asked: impl Future<Output = Result<T, BusError>>) -> Result<T, BusError> {
+    match timeout(PATIENCE, asked).await {
+        Ok(answered) => answered,
+        Err(_) => Err(BusError::TimedOut { after: PATIENCE }),
+    }
+}
+
+/// Longest time that an answer may take. Modems take a second for some.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most bytes of an answer. ModemManager tells some 5 kB of a modem, NetworkManager 1 kB of a
+/// device.
+const MAX_ANSWER: usize = 1 << 20;
+/// A service may say any number of things a second.
+const READ_AT_MOST_EVERY: Duration = Duration::from_millis(500);
+/// Notices tell of changes sooner; this is for what they leave out.
+const READ_EVERY: Duration = Duration::from_secs(10);
