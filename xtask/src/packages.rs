@@ -15,7 +15,10 @@ pub(crate) fn provide() -> Result<()> {
         report(&missing);
         return Ok(());
     }
-    let mut names: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    let names = missing.iter().map(|need| need.package);
+    // Where services start at once, this one would take over the machine's links.
+    let is_safe = |package: &&str| *package != "network-manager" || !has_systemd();
+    let mut names: Vec<&str> = names.filter(is_safe).collect();
     names.dedup();
     eprintln!("installing {}", names.join(", "));
     // Where one source is broken, what the others have may be enough.
@@ -36,7 +39,7 @@ pub(crate) fn provide() -> Result<()> {
 /// Ends the services that these packages have just started, and put among those that start with the
 /// machine: the tests start their own servers on their own ports, and nobody has asked for more.
 fn stop_services<'a>(installed: impl Iterator<Item = &'a &'a Need>) {
-    if !Path::new("/run/systemd/system").is_dir() {
+    if !has_systemd() {
         return;
     }
     let of = |package| SERVICES.iter().find(|(of, _)| *of == package);
@@ -100,6 +103,10 @@ fn apt(arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+fn has_systemd() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
 fn is_debian() -> bool {
     Path::new("/etc/debian_version").exists()
 }
@@ -125,7 +132,7 @@ const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
 ];
 
-const NEEDS: [Need; 22] = [
+const NEEDS: [Need; 23] = [
     Need {
         program: "curl",
         package: "curl",
@@ -230,6 +237,11 @@ const NEEDS: [Need; 22] = [
         program: "ModemManager",
         package: "modemmanager",
         tests: "modems, with the service that runs them",
+    },
+    Need {
+        program: "NetworkManager",
+        package: "network-manager",
+        tests: "links that are connected when they are needed",
     },
     Need {
         program: "man",

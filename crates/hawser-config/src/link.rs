@@ -33,6 +33,9 @@ pub struct LinkConfig {
     /// `measure-signal`: how often ModemManager is asked to measure the signal of the modem, from
     /// 1s to 60s. None by default: measuring keeps the modem awake.
     pub measure_signal: Option<Duration>,
+    /// `standby`: lets NetworkManager connect the link when no other is well, and disconnect it
+    /// later. Default: no; links are connected and disconnected by others only.
+    pub standby: bool,
 }
 
 impl TryFrom<Section<'_>> for LinkConfig {
@@ -75,6 +78,9 @@ impl TryFrom<Section<'_>> for LinkConfig {
             currency,
             leave_below: leave_below.transpose()?,
             measure_signal: measure_signal.transpose()?,
+            standby: section
+                .field("standby")
+                .map_or(Ok(false), |it| it.boolean())?,
         })
     }
 }
@@ -160,7 +166,7 @@ fn read_price(text: &str) -> Option<(f64, String)> {
     is_sound.then(|| (number, currency.to_owned()))
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "use",
     "up",
@@ -173,6 +179,7 @@ const KEYS: [&str; 12] = [
     "at-limit",
     "leave-below",
     "measure-signal",
+    "standby",
 ];
 
 const AT_LIMIT: [(&str, AtLimit); 3] = [

@@ -71,6 +71,7 @@ fn every_key_reaches_its_place() {
         at-limit = "backup"
         leave-below = "-85dBm"
         measure-signal = "5s"
+        standby = true
         [[link]]
         name = "eth1"
         allowance = "5GB"
@@ -105,6 +106,8 @@ fn every_key_reaches_its_place() {
     let measure = config.links.iter().map(|link| link.measure_signal);
     let expected = [Some(Duration::from_secs(5)), None, None];
     assert_eq!(measure.collect::<Vec<_>>(), expected);
+    let standby = config.links.iter().map(|link| link.standby);
+    assert_eq!(standby.collect::<Vec<_>>(), [true, false, false]);
     assert_eq!(
         config.up.gateway,
         Some(GatewaySource::File("/etc/hawser/invite".into()))
@@ -168,7 +171,7 @@ fn an_unknown_key_is_named_with_those_allowed() {
     assert_eq!(
         error("\n[[link]]\nname = \"a\"\nprize = 3\n"),
         "hawser.toml:4: unknown key `link.prize`; allowed: name, use, up, down, weight, price, \
-         price-weight, allowance, reset-day, at-limit, leave-below, measure-signal"
+         price-weight, allowance, reset-day, at-limit, leave-below, measure-signal, standby"
     );
     assert_eq!(
         error("[[link]]\nname = \"a\"\nleave-below = \"85dBm\""),

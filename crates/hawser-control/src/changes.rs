@@ -118,6 +118,18 @@ fn one_link(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) 
             strength: after.signal.map(|it| it.strength),
         });
     }
+    if let Some(standby) = after
+        .standby
+        .as_ref()
+        .filter(|it| before.standby.as_ref() != Some(it))
+    {
+        changes.push(Change::LinkStandby {
+            link: link(),
+            from: before.standby.as_ref().map(|it| it.state),
+            to: standby.state,
+            reason: standby.reason.clone(),
+        });
+    }
     // Nothing is said of a link that is used like any other and has carried nothing.
     let nothing = LinkAllowed::default();
     let old = before.allowed.as_ref().unwrap_or(&nothing);
@@ -218,7 +230,10 @@ fn by<'a, T>(list: &'a [T], name: impl Fn(&'a T) -> &'a str) -> BTreeMap<&'a str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GatewayStatus, PathStatus, PlacingStatus, RuleStatus, SignalSource, SignalStatus};
+    use crate::{
+        GatewayStatus, PathStatus, PlacingStatus, RuleStatus, SignalSource, SignalStatus,
+        StandbyState, StandbyStatus,
+    };
     use hawser_types::{LinkUse, Radio, SignalState, SignalStrength};
 
     fn link(name: &str, state: LinkState) -> LinkStatus {
@@ -372,6 +387,33 @@ mod tests {
         assert_eq!(
             told(&after, &with(None)),
             ["event:link-signal,link:wlan0,from:fading,to:good"]
+        );
+    }
+
+    #[test]
+    fn a_link_on_standby_is_told_of_when_it_is_connected_and_when_it_cannot_be() {
+        let with = |standby: Option<(StandbyState, Option<&str>)>| {
+            let mut link = link("wwan0", LinkState::Down);
+            link.standby = standby.map(|(state, reason)| StandbyStatus {
+                state,
+                reason: reason.map(str::to_owned),
+            });
+            with_links(&[link])
+        };
+        let waiting = with(Some((StandbyState::Waiting, None)));
+        assert_eq!(
+            told(&with(None), &waiting),
+            ["event:link-standby,link:wwan0,to:waiting"]
+        );
+        assert_eq!(changes_between(&waiting, &waiting), []);
+        let failed = with(Some((StandbyState::Waiting, Some("no SIM card"))));
+        assert_eq!(
+            told(&waiting, &failed),
+            ["event:link-standby,link:wwan0,from:waiting,to:waiting,reason:no SIM card"]
+        );
+        assert_eq!(
+            told(&failed, &with(Some((StandbyState::Connected, None)))),
+            ["event:link-standby,link:wwan0,from:waiting,to:connected"]
         );
     }
 

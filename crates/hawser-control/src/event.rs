@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkState, PathState, SessionState};
+use crate::{LinkState, PathState, SessionState, StandbyState};
 use hawser_types::{LinkUse, SignalState, SignalStrength};
 
 /// A change in a daemon.
@@ -80,6 +80,19 @@ pub enum Change {
         /// The strength now; none when nobody tells it any more.
         #[serde(default, rename = "dbm", skip_serializing_if = "Option::is_none")]
         strength: Option<SignalStrength>,
+    },
+    /// A link on standby is connected or disconnected, or can't be.
+    LinkStandby {
+        /// The interface's name.
+        link: String,
+        /// The state before; none where it was not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<StandbyState>,
+        /// The state now.
+        to: StandbyState,
+        /// Why it can't be connected.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// The user has said when to use a link.
     LinkUse {

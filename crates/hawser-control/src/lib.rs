@@ -26,6 +26,7 @@ mod render;
 mod session_status;
 mod signal;
 mod snapshot;
+mod standby;
 mod states;
 mod units;
 mod why;
@@ -57,6 +58,7 @@ pub use snapshot::{
     KillSwitchStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role,
     StatusSnapshot,
 };
+pub use standby::{StandbyState, StandbyStatus};
 pub use states::States;
 pub use why::{
     MAX_FAR_END, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream,

@@ -12,6 +12,7 @@ use crate::connections::ConnectionsStatus;
 use crate::directory::{DirectoryStatus, RegistrationStatus};
 use crate::session_status::SessionStatus;
 use crate::signal::{ModemStatus, SignalStatus};
+use crate::standby::StandbyStatus;
 use crate::words::words;
 
 /// The state of a daemon at one moment.
@@ -135,6 +136,9 @@ pub struct LinkStatus {
     /// Its modem, where it has one that is known; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modem: Option<ModemStatus>,
+    /// What is done with it, if it is on standby; clients only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<StandbyStatus>,
     /// Its traffic now.
     #[serde(default)]
     pub traffic: LinkTraffic,

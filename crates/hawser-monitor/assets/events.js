@@ -55,6 +55,8 @@ function words(event) {
     case 'link-signal':
       return `Signal of ${event.link} was ${event.from} and is ${event.to}${
         event.dbm === undefined ? '' : ` (${event.dbm} dBm)`}.`;
+    case 'link-standby':
+      return `Standby link ${event.link} is ${event.to}${why}.`;
     case 'link-use':
       return `Link ${event.link} is used so: up ${event.up}, down ${event.down}.`;
     case 'allowance':

@@ -15,6 +15,7 @@ pub mod lan;
 pub mod links;
 mod local_pair;
 pub mod names;
+pub mod network_manager;
 pub mod packet_exit;
 mod read_memory;
 pub mod session;

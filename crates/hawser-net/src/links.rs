@@ -24,6 +24,7 @@ pub use counters::read_counters;
 pub use defaults::default_routes;
 pub use dump::list_links;
 pub use hawser_types::link::{DefaultRoute, Link, LinkKind, Unusable, full_tunnel, usable};
+pub(crate) use modems::modem_behind;
 pub use modems::{Modem, follow_modems, list_modems};
 pub use monitor::LinkMonitor;
 pub(crate) use netlink::dump as ask_kernel;

@@ -246,7 +246,7 @@ impl Serving<'_> {
         mut subject: ClientSubject,
         lans: Option<Lans>,
     ) -> anyhow::Result<()> {
-        let agent = Agent::start(self.config, self.rules, self.links);
+        let mut agent = Agent::start(self.config, self.rules, self.links);
         let peering = self.peering(&subject.choice)?;
         let connection_rules = self.connection_rules.clone();
         let direct = Direct::start(
@@ -257,6 +257,7 @@ impl Serving<'_> {
         )
         .await;
         let director = direct.director();
+        subject.standby = agent.keep_standby(self.config, &director, self.rules, self.links);
         let by_name = self.by_name(&director, &subject.choice)?;
         subject.registration = by_name.as_ref().map(ByName::shown);
         subject.named = by_name.as_ref().map(ByName::peers);

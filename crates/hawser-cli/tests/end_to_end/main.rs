@@ -39,6 +39,7 @@ mod rules;
 mod service;
 mod signals;
 mod silent_link;
+mod standby;
 mod steering;
 mod telephones;
 mod top;

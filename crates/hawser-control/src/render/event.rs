@@ -41,6 +41,13 @@ pub fn render_change(change: &Change) -> String {
                 to => format!("the signal of {link} is {to}{strength}: traffic leaves it"),
             }
         }
+        Change::LinkStandby {
+            link, to, reason, ..
+        } => {
+            let reason = reason.as_ref();
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            format!("{link} is {}{reason}", to.told())
+        }
         Change::LinkUse { link, up, down } => format!("{link} is used: {}", usage(*up, *down)),
         Change::Allowance { link, limit } => match limit {
             Some(limit) => format!("the allowance of {link} is used up: {limit}"),

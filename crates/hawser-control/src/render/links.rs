@@ -31,7 +31,7 @@ pub fn render_links(snapshot: &StatusSnapshot, width: usize) -> String {
     let told = snapshot
         .links
         .iter()
-        .flat_map(|link| [told(link), modem(link)]);
+        .flat_map(|link| [told(link), modem(link), standby(link)]);
     let mut told = told
         .flatten()
         .map(|line| clip(&printable(&line), width))
@@ -73,6 +73,11 @@ fn told(link: &LinkStatus) -> Option<String> {
 /// Says what a link's modem is doing.
 fn modem(link: &LinkStatus) -> Option<String> {
     Some(format!("{}: {}", link.name, link.modem.as_ref()?.told()))
+}
+
+/// Says what is done with a link on standby.
+fn standby(link: &LinkStatus) -> Option<String> {
+    Some(format!("{} is {}", link.name, link.standby.as_ref()?))
 }
 
 impl LinkStatus {

@@ -70,6 +70,19 @@ async fn follow(
     }
 }
 
+/// Returns ModemManager's name for the modem with this link; `None` if there is none that is known.
+pub(crate) async fn modem_behind(link: &str) -> Result<Option<String>, BusError> {
+    let Some(service) = Service::find(NAME).await? else {
+        return Ok(None);
+    };
+    for (path, modem) in service.objects(ROOT).await?.into_iter().take(MAX_MODEMS) {
+        if modem.contains_key(MODEM) && links(&service, &modem).await?.contains_key(link) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
 /// Lists the modems; `None` where ModemManager does not run.
 pub async fn list_modems() -> Result<Option<Vec<Modem>>, BusError> {
     match Service::find(NAME).await? {

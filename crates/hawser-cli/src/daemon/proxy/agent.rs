@@ -1,5 +1,8 @@
 //! The agent: follows the signals of links, so that traffic has left a link before it goes.
 
+mod connecting;
+mod standby;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
@@ -7,12 +10,15 @@ use std::time::Duration;
 
 use hawser_config::Config;
 use hawser_control::{ModemStatus, SignalSource};
+use hawser_front::connection::SharedDirector;
 use hawser_net::clock;
 use hawser_net::links::{Modem, follow_modems, follow_wifi_signals};
 use hawser_types::{Instant, Radio, SignalStrength};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::connecting::Connecting;
+pub(crate) use self::connecting::ShownStandby;
 use super::links::Links;
 use super::rules::{LinkRuleStore, Reading};
 
@@ -40,13 +46,34 @@ impl Agent {
         }
     }
 
+    /// Has NetworkManager connect the links on standby while no other is well, as `director` knows
+    /// them. Returns what is shown of them.
+    pub(crate) fn keep_standby(
+        &mut self,
+        config: &Config,
+        director: &SharedDirector,
+        rules: &Arc<LinkRuleStore>,
+        links: &Links,
+    ) -> ShownStandby {
+        let shown = ShownStandby::default();
+        let names = config.links.iter().filter(|link| link.standby);
+        let names: Vec<String> = names.map(|link| link.name.clone()).collect();
+        if !names.is_empty() {
+            let connecting = Connecting::new(names, director.clone(), Arc::clone(&shown));
+            let told = (rules.changes(), links.clone());
+            self.asking
+                .spawn(connecting.run(told, self.end.subscribe()));
+        }
+        shown
+    }
+
     /// Takes back what others' programs were asked to do.
     pub(crate) async fn end(mut self) {
         self.end.send_replace(());
         let ended = async { while self.asking.join_next().await.is_some() {} };
         if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
             tracing::warn!(
-                "modems may go on measuring their signals: ModemManager has not answered"
+                "modems may go on measuring, and links on standby stay connected: no answer over D-Bus"
             );
         }
     }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hawser_control::{
     ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus,
-    RegistrationStatus, Request,
+    RegistrationStatus, Request, StandbyStatus,
 };
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::name_stub::KnownNames;
@@ -20,6 +20,7 @@ use hawser_session::recorder::Recorder;
 use hawser_types::{ByteCount, Instant, StreamId};
 use tokio::sync::watch;
 
+use super::agent::ShownStandby;
 use super::links::Links;
 use super::live_rules::LiveRules;
 use super::packets::KillSwitchSince;
@@ -62,6 +63,8 @@ pub(crate) struct ClientSubject {
     pub(crate) choice: Choice,
     /// Congestion control of sessions that others have begun.
     pub(crate) congestion: String,
+    /// The links on standby.
+    pub(crate) standby: ShownStandby,
     /// One change at a time.
     pub(crate) changing: Mutex<()>,
     /// The gateway's key.
@@ -94,6 +97,7 @@ impl ClientSubject {
             connection_rules: connection_rules.clone(),
             choice: SessionChoice::of(&setup.config.session),
             congestion: congestion_name(&setup.config.session),
+            standby: ShownStandby::default(),
             changing: Mutex::default(),
             peer: String::new(),
         }
@@ -115,6 +119,12 @@ impl ClientSubject {
                     .map(|(key, client)| (key.to_string(), client)),
             )
             .collect()
+    }
+
+    /// What is done with a link, if it is on standby.
+    fn standby(&self, link: &str) -> Option<StandbyStatus> {
+        let shown = self.standby.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.get(link).cloned()
     }
 
     /// Sessions that hosts known by name have begun.
@@ -204,6 +214,7 @@ impl Subject for ClientSubject {
             link.allowed = self.rules.allowed(&link.name);
             link.signal = self.rules.signal(&link.name);
             link.modem = self.rules.modem(&link.name);
+            link.standby = self.standby(&link.name);
         }
         list
     }

@@ -171,6 +171,7 @@ pub(super) fn link(name: &str, index: u32, up: u64, down: u64) -> LinkStatus {
         rank: None,
         signal: None,
         modem: None,
+        standby: None,
         allowed: Some(LinkAllowed {
             up: LinkUse::Normal,
             down: LinkUse::Normal,

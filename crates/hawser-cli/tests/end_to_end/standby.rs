@@ -1,0 +1,315 @@
+//! Links on standby, with the distribution's NetworkManager on a bus of the test's own: it has a
+//! link of the namespace, which stands for a modem's.
+
+use std::cell::RefCell;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use hawser_skip::namespace::{Neighbour, in_namespace_of_root, ip};
+use serde_json::Value;
+
+use super::bus::{Bus, Running};
+use super::connections::{links, serve_echo};
+use super::program::{Daemon, Place, until};
+
+#[test]
+fn a_link_is_connected_before_the_only_other_one_goes_and_disconnected_at_the_end() {
+    let name =
+        "standby::a_link_is_connected_before_the_only_other_one_goes_and_disconnected_at_the_end";
+    with_stage(name, |stage| {
+        let up = stage.up();
+        until("it waits", || stage.standby() == "waiting", || up.log());
+        assert_ne!(stage.link("lte")["state"], "up");
+
+        stage.say("link dsl --signal -84dBm");
+        until(
+            "it is connected",
+            || stage.standby() == "connected",
+            || up.log(),
+        );
+        until(
+            "it is used",
+            || stage.link("lte")["state"] == "up",
+            || up.log(),
+        );
+        assert_eq!(
+            stage.link("dsl")["state"],
+            "up",
+            "made before the other breaks"
+        );
+        let is_best = || stage.link("lte")["rank"] == 1;
+        until("it is the best", is_best, || up.log());
+        let shown = stage.say("links");
+        let expected = "lte is connected, since no other link was well";
+        assert!(shown.contains(expected), "{shown}");
+        let is_told = || stage.say("events").contains(expected);
+        until("it is told", is_told, || up.log());
+
+        stage.say("link dsl --signal -50dBm");
+        let is_good = || stage.link("dsl")["signal"]["state"] == "good";
+        until("the other is well", is_good, || up.log());
+        assert_eq!(stage.standby(), "connected", "for the time being");
+        up.end();
+        let is_off = || !has_address("lte");
+        until("it is disconnected", is_off, String::new);
+    });
+}
+
+#[test]
+fn what_the_user_connects_or_disconnects_by_hand_stays_so() {
+    let name = "standby::what_the_user_connects_or_disconnects_by_hand_stays_so";
+    with_stage(name, |stage| {
+        let up = stage.up();
+        stage.say("link dsl --signal -84dBm");
+        until(
+            "it is connected",
+            || stage.standby() == "connected",
+            || up.log(),
+        );
+        stage.nmcli("device disconnect lte");
+        until(
+            "that is seen",
+            || stage.standby() == "dismissed",
+            || up.log(),
+        );
+        stage.nmcli("connection up Mobile");
+        until(
+            "that is seen",
+            || stage.standby() == "by-others",
+            || up.log(),
+        );
+        stage.say("link dsl --signal -50dBm");
+        up.end();
+        assert!(has_address("lte"), "it is the user's");
+    });
+}
+
+#[test]
+fn a_link_is_connected_when_the_only_other_one_is_gone_where_the_user_allows_that() {
+    let name =
+        "standby::a_link_is_connected_when_the_only_other_one_is_gone_where_the_user_allows_that";
+    with_stage(name, |stage| {
+        let up = stage.up_with("");
+        assert_eq!(stage.link("lte")["standby"], Value::Null);
+        up.end();
+        let up = stage.up();
+        until("it waits", || stage.standby() == "waiting", || up.log());
+        ip("link set dsl down");
+        until(
+            "it is connected",
+            || stage.standby() == "connected",
+            || up.log(),
+        );
+        up.end();
+        assert!(has_address("lte"), "it is all there is");
+    });
+}
+
+#[test]
+fn a_network_manager_that_ends_and_begins_anew_is_asked_again() {
+    let name = "standby::a_network_manager_that_ends_and_begins_anew_is_asked_again";
+    with_stage(name, |stage| {
+        let up = stage.up();
+        until("it waits", || stage.standby() == "waiting", || up.log());
+        stage.end_manager();
+        let doctor = stage.doctor();
+        assert!(
+            doctor.contains("warn  standby: NetworkManager does not run"),
+            "{doctor}"
+        );
+        stage.say("link dsl --signal -84dBm");
+        until(
+            "it is missed",
+            || stage.standby() == "unavailable",
+            || up.log(),
+        );
+        stage.start_manager();
+        until(
+            "it is connected",
+            || stage.standby() == "connected",
+            || up.log(),
+        );
+        let doctor = stage.doctor();
+        assert!(
+            doctor.contains("ok    standby: NetworkManager has lte"),
+            "{doctor}"
+        );
+        up.end();
+    });
+}
+
+/// A machine with the link `dsl`, which is configured by hand, and `lte`, which NetworkManager has.
+struct Stage {
+    place: Place,
+    bus: Bus,
+    manager: RefCell<Option<Running>>,
+    _neighbour: Neighbour,
+}
+
+/// Runs `body` where NetworkManager can be run.
+fn with_stage(name: &str, body: impl FnOnce(&Stage)) {
+    in_namespace_of_root(name, || {
+        let skip = |reason: &str| hawser_skip::skip(&format!("end_to_end::{name}"), reason);
+        let version = service("NetworkManager").arg("--version").output();
+        if let Err(error) = version {
+            return skip(&format!("cannot run NetworkManager: {error}"));
+        }
+        let (place, neighbour) = (Place::new(), links(&["dsl"]));
+        ip("link add lte type veth peer name far");
+        neighbour.take("far");
+        neighbour.ip("link set far name lte up");
+        neighbour.ip("address add 10.2.0.1/24 dev lte");
+        serve_echo(&neighbour);
+        let Some(bus) = Bus::start(&place, name) else {
+            return;
+        };
+        let stage = Stage {
+            place,
+            bus,
+            manager: None.into(),
+            _neighbour: neighbour,
+        };
+        stage.start_manager();
+        body(&stage);
+    });
+}
+
+impl Stage {
+    fn start_manager(&self) {
+        let connections = self.place.folder("connections");
+        let connection = connections.join("mobile.nmconnection");
+        std::fs::write(&connection, CONNECTION).unwrap();
+        // It reads no others.
+        std::fs::set_permissions(&connection, Permissions::from_mode(0o600)).unwrap();
+        let config = self.place.path("manager.conf");
+        let content = MANAGER.replace("CONNECTIONS", connections.to_str().unwrap());
+        std::fs::write(&config, content).unwrap();
+        // The machine's own one has its files in the same places.
+        let mut command = service("unshare");
+        command.args(["--mount", "--", "sh", "-c", PREPARE, "sh"]);
+        command.arg(config).arg(self.place.folder("none"));
+        let command = self.bus.lend(&mut command);
+        let output = std::fs::File::create(self.place.path("manager.log")).unwrap();
+        let command = command.stdout(output.try_clone().unwrap()).stderr(output);
+        *self.manager.borrow_mut() = Some(Running(command.spawn().unwrap()));
+        let is_there = || self.ask_nmcli("-t -f DEVICE,STATE device").contains("lte:");
+        until("NetworkManager has the link", is_there, || {
+            self.manager_log()
+        });
+    }
+
+    fn end_manager(&self) {
+        *self.manager.borrow_mut() = None;
+    }
+
+    fn manager_log(&self) -> String {
+        std::fs::read_to_string(self.place.path("manager.log")).unwrap_or_default()
+    }
+
+    fn up(&self) -> Daemon {
+        self.up_with("[[link]]\nname = \"lte\"\nstandby = true\n")
+    }
+
+    fn up_with(&self, config: &str) -> Daemon {
+        let path = self.place.path("hawser.toml");
+        std::fs::write(&path, config).unwrap();
+        self.bus.start_daemon(&self.place, &path)
+    }
+
+    fn doctor(&self) -> String {
+        let config = self.place.path("hawser.toml");
+        let arguments = ["--config", config.to_str().unwrap(), "doctor"];
+        let mut command = self.place.hawser("client", &arguments);
+        let output = self.bus.lend(&mut command).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What a command says, whose words are separated by blanks.
+    fn say(&self, line: &str) -> String {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ended = self.place.run("client", &words);
+        assert_eq!(ended.code, 0, "{line}: {ended:?}");
+        ended.out
+    }
+
+    fn link(&self, name: &str) -> Value {
+        let status = self.place.status("client").unwrap();
+        let links = status["links"].as_array().unwrap();
+        links.iter().find(|it| it["name"] == name).unwrap().clone()
+    }
+
+    /// What the daemon does with the link on standby.
+    fn standby(&self) -> String {
+        let state = &self.link("lte")["standby"]["state"];
+        state.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What the user does by hand.
+    fn nmcli(&self, line: &str) {
+        let said = self.ask_nmcli(line);
+        assert!(said.contains("successfully"), "{line}: {said}");
+    }
+
+    fn ask_nmcli(&self, line: &str) -> String {
+        let mut command = Command::new("nmcli");
+        let output = self
+            .bus
+            .lend(command.args(line.split(' ')))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+/// A program that distributions keep where only administrators look.
+fn service(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .stdin(Stdio::null());
+    command
+}
+
+fn has_address(link: &str) -> bool {
+    let output = Command::new("ip")
+        .args(["-4", "address", "show", link])
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).contains("inet ")
+}
+
+/// Without write access to `/sys` NetworkManager waits for no udev.
+const PREPARE: &str = "
+mount -t sysfs -o ro none /sys &&
+mkdir -p /run/NetworkManager /var/lib/NetworkManager &&
+mount -t tmpfs none /run/NetworkManager &&
+mount -t tmpfs none /var/lib/NetworkManager &&
+exec NetworkManager --no-daemon --config=$1 --config-dir=$2";
+const MANAGER: &str = "
+[main]
+plugins=keyfile
+auth-polkit=false
+dns=none
+rc-manager=unmanaged
+no-auto-default=*
+[keyfile]
+path=CONNECTIONS
+unmanaged-devices=interface-name:dsl;interface-name:lo
+[connectivity]
+enabled=false
+";
+const CONNECTION: &str = "
+[connection]
+id=Mobile
+uuid=6f0f3a3e-0000-4000-8000-000000000001
+type=ethernet
+interface-name=lte
+autoconnect=false
+[ipv4]
+method=manual
+address1=10.2.0.2/24,10.2.0.1
+route-metric=200
+[ipv6]
+method=disabled
+";
