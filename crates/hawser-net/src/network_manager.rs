@@ -78,8 +78,8 @@ impl NetworkManager {
         Ok(found.map(|(path, device)| describe(path, &device)))
     }
 
-    /// Connects a device by the connection that NetworkManager takes for the best. Returns its name;
-    /// it is complete when [`Self::device`] says so.
+    /// Connects a device by the connection that NetworkManager takes for the best. Returns its
+    /// name; it is complete when [`Self::device`] says so.
     pub async fn connect(&self, device: &Device) -> Result<String, BusError> {
         // No certain connection, and no certain access point.
         let any = || ObjectPath::try_from("/").map_err(zbus::Error::from);

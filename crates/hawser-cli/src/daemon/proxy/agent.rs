@@ -73,7 +73,7 @@ impl Agent {
         let ended = async { while self.asking.join_next().await.is_some() {} };
         if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
             tracing::warn!(
-                "modems may go on measuring, and links on standby stay connected: no answer over D-Bus"
+                "no answer over D-Bus: modems may go on measuring, links on standby stay connected"
             );
         }
     }

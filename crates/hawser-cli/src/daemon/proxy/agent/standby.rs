@@ -98,7 +98,10 @@ impl Standby {
         let Some(it) = self.of(link) else {
             return;
         };
-        let is_still = |own: &String| matches!(&device, Device::Active { connection, .. } if connection == own);
+        let is_still = |own: &String| match &device {
+            Device::Active { connection, .. } => connection == own,
+            _ => false,
+        };
         if it.own.as_ref().is_some_and(|own| !is_still(own)) {
             it.own = None;
             match device {
