@@ -132,7 +132,7 @@ const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
 ];
 
-const NEEDS: [Need; 23] = [
+const NEEDS: [Need; 24] = [
     Need {
         program: "curl",
         package: "curl",
@@ -242,6 +242,11 @@ const NEEDS: [Need; 23] = [
         program: "NetworkManager",
         package: "network-manager",
         tests: "links that are connected when they are needed",
+    },
+    Need {
+        program: "pkcheck",
+        package: "polkitd",
+        tests: "the same by a service that is not root",
     },
     Need {
         program: "man",

@@ -10,6 +10,7 @@ pub(crate) mod dashboard;
 mod events;
 mod far_reasons;
 pub(crate) mod gateway;
+mod guard;
 mod link_books;
 mod lock;
 mod meter;

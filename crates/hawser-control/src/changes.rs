@@ -232,9 +232,9 @@ mod tests {
     use super::*;
     use crate::{
         GatewayStatus, PathStatus, PlacingStatus, RuleStatus, SignalSource, SignalStatus,
-        StandbyState, StandbyStatus,
+        StandbyStatus,
     };
-    use hawser_types::{LinkUse, Radio, SignalState, SignalStrength};
+    use hawser_types::{LinkUse, Radio, SignalState, SignalStrength, StandbyState};
 
     fn link(name: &str, state: LinkState) -> LinkStatus {
         LinkStatus {

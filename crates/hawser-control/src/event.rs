@@ -2,8 +2,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkState, PathState, SessionState, StandbyState};
-use hawser_types::{LinkUse, SignalState, SignalStrength};
+use crate::{LinkState, PathState, SessionState};
+use hawser_types::{LinkUse, SignalState, SignalStrength, StandbyState};
 
 /// A change in a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

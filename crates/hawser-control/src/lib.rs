@@ -58,7 +58,7 @@ pub use snapshot::{
     KillSwitchStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role,
     StatusSnapshot,
 };
-pub use standby::{StandbyState, StandbyStatus};
+pub use standby::StandbyStatus;
 pub use states::States;
 pub use why::{
     MAX_FAR_END, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream,

@@ -39,6 +39,9 @@ pub struct ModemStatus {
     /// The technology that it is connected by, such as `LTE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub technology: Option<String>,
+    /// Why its signal is not measured although the user wants that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl ModemStatus {
@@ -56,7 +59,11 @@ impl ModemStatus {
         };
         let technology = self.technology.as_ref();
         let technology = technology.map_or_else(String::new, |it| format!(" ({it})"));
-        format!("its modem {state}{technology}")
+        let reason = self.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |it| {
+            format!("; its signal is not measured: {it}")
+        });
+        format!("its modem {state}{technology}{reason}")
     }
 }
 

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use hawser_types::StandbyState;
 use serde::{Deserialize, Serialize};
 
 /// A link that the user wants to be connected only while no other is well.
@@ -12,43 +13,22 @@ pub struct StandbyStatus {
     pub reason: Option<String>,
 }
 
-/// Whether a link on standby is connected, and by whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum StandbyState {
-    /// It can be connected and is not.
-    Waiting,
-    /// The daemon has had it connected, which is not complete.
-    Connecting,
-    /// The daemon has had it connected.
-    Connected,
-    /// Others have connected it, so it is left as it is.
-    ByOthers,
-    /// The user has disconnected it while it was needed, so it is left as it is.
-    Dismissed,
-    /// It cannot be connected.
-    Unavailable,
-}
-
-impl StandbyState {
-    /// Returns the words for people.
-    pub const fn told(self) -> &'static str {
-        match self {
-            Self::Waiting => "on standby",
-            Self::Connecting => "being connected, since no other link is well",
-            Self::Connected => "connected, since no other link was well",
-            Self::ByOthers => "on standby, and connected by others",
-            Self::Dismissed => "on standby, and disconnected by hand",
-            Self::Unavailable => "on standby, and cannot be connected",
-        }
-    }
-}
-
 impl fmt::Display for StandbyStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = self.reason.as_ref();
-        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        write!(f, "{}{reason}", self.state.told())
+        f.write_str(&told(self.state, self.reason.as_deref()))
     }
+}
+
+/// Says how a link on standby is: `on standby, and cannot be connected: no SIM card`.
+pub(crate) fn told(state: StandbyState, reason: Option<&str>) -> String {
+    let state = match state {
+        StandbyState::Waiting => "on standby",
+        StandbyState::Connecting => "being connected, since no other link is well",
+        StandbyState::Connected => "connected, since no other link was well",
+        StandbyState::ByOthers => "on standby, and connected by others",
+        StandbyState::Dismissed => "on standby, and disconnected by hand",
+        StandbyState::Unavailable => "on standby, and cannot be connected",
+    };
+    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    format!("{state}{reason}")
 }

@@ -29,9 +29,31 @@ pub(crate) type Interfaces = HashMap<String, Properties>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BusError {
-    /// The bus or the service has answered with an error, or with values of other types.
+    /// There is no bus, or no connection with it any more.
     #[error("{0}")]
     Bus(#[from] zbus::Error),
+    /// The service or the bus lets this user not do that: polkit's rules, or the bus's policy.
+    #[error("this user may not call {method}: {message}")]
+    NotAllowed {
+        /// What was asked.
+        method: &'static str,
+        /// What is said of it.
+        message: String,
+    },
+    /// The service has answered with another error.
+    #[error("{method} has failed: {message}")]
+    Failed {
+        /// What was asked.
+        method: &'static str,
+        /// What is said of it.
+        message: String,
+    },
+    /// The answer has values of other types.
+    #[error("an answer to {method} that cannot be read")]
+    Malformed {
+        /// What was asked.
+        method: &'static str,
+    },
     /// No answer in time.
     #[error("no answer within {after:?}")]
     TimedOut {
@@ -49,6 +71,16 @@ pub enum BusError {
     /// The bus has ended the connection.
     #[error("the bus has closed the connection")]
     Closed,
+}
+
+impl BusError {
+    /// True if only this question was in vain: others may well be answered.
+    pub fn is_of_one_question(&self) -> bool {
+        matches!(
+            self,
+            Self::NotAllowed { .. } | Self::Failed { .. } | Self::Malformed { .. }
+        )
+    }
 }
 
 /// A service that runs, at its present owner.
@@ -117,16 +149,22 @@ impl Service {
         let asked = async {
             let owner = Some(self.owner.as_str());
             let called = &self.connection;
-            Ok(called
-                .call_method(owner, path, Some(interface), method, arguments)
-                .await?)
+            let called = called.call_method(owner, path, Some(interface), method, arguments);
+            called.await.map_err(|error| refusal(method, error))
         };
         let answer = soon(asked).await?;
         let bytes = answer.data().len();
         if bytes > MAX_ANSWER {
             return Err(BusError::TooLarge { method, bytes });
         }
-        Ok(answer.body().deserialize()?)
+        let body = answer.body();
+        body.deserialize()
+            .map_err(|_| BusError::Malformed { method })
+    }
+
+    /// Returns the bus's name for the service: another one if it is started anew.
+    pub(crate) fn owner(&self) -> &str {
+        self.owner.as_str()
     }
 }
 
@@ -147,7 +185,8 @@ impl Following {
         let connection = soon(async { Ok(Builder::system()?.build().await?) }).await?;
         let mut changes = Vec::new();
         for rule in rules(name)? {
-            let followed = MessageStream::for_match_rule(rule, &connection, None);
+            // One notice is as good as many.
+            let followed = MessageStream::for_match_rule(rule, &connection, Some(1));
             changes.push(soon(async { Ok(followed.await?) }).await?);
         }
         let changed = Arc::new(Notify::new());
@@ -190,7 +229,24 @@ pub(crate) fn property<T: TryFrom<OwnedValue>>(properties: &Properties, name: &s
     T::try_from(properties.get(name)?.try_clone().ok()?).ok()
 }
 
-/// What is heard of a service: its own notices, and that it comes or goes.
+/// Tells apart what an error of a call means.
+fn refusal(method: &'static str, error: zbus::Error) -> BusError {
+    let zbus::Error::MethodError(name, message, _) = error else {
+        return error.into();
+    };
+    let name = name.as_str();
+    let message = message.as_deref().unwrap_or(name);
+    let message = message.chars().take(MAX_MESSAGE).collect();
+    match name.rsplit('.').next() {
+        Some("AccessDenied" | "PermissionDenied" | "Unauthorized") => {
+            BusError::NotAllowed { method, message }
+        }
+        _ => BusError::Failed { method, message },
+    }
+}
+
+/// What is heard of a service: its own notices, and that it comes or goes. Whoever else sends such
+/// notices only has the service asked sooner.
 fn rules(name: &'static str) -> Result<[MatchRule<'static>; 2], BusError> {
     let signals = || MatchRule::builder().msg_type(MessageType::Signal);
     let own = signals().sender(name)?.build();
@@ -211,6 +267,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of an answer. ModemManager tells some 5 kB of a modem, NetworkManager 1 kB of a
 /// device.
 const MAX_ANSWER: usize = 1 << 20;
+/// Characters of an error's text that are kept.
+const MAX_MESSAGE: usize = 200;
 /// A service may say any number of things a second.
 const READ_AT_MOST_EVERY: Duration = Duration::from_millis(500);
 /// Notices tell of changes sooner; this is for what they leave out.

@@ -5,6 +5,7 @@
 //! program was killed. No signal ends it, since whoever ends a service sends one to all of its
 //! processes.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, BufRead, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -13,7 +14,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::lan::rules;
-use crate::links::LinkError;
+use crate::links::Measured;
 use crate::nft::{self, NFT, NftError};
 use crate::sys;
 
@@ -97,6 +98,16 @@ impl Guard {
         input.flush()
     }
 
+    /// Has the guard end these measurements of modems when it ends, and none that it heard of before.
+    ///
+    /// # Errors
+    /// That the guard is gone.
+    pub(crate) fn end_measuring(&mut self, measured: &Measured) -> io::Result<()> {
+        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{MODEMS} {measured}")?;
+        input.flush()
+    }
+
     /// Sets a file below `/proc/sys` until the end; nothing happens if it has that value already.
     /// Returns what it was before.
     ///
@@ -137,7 +148,7 @@ pub fn keep_watch(input: impl BufRead) {
     // `nft` inherits that.
     sys::ignore_signals();
     let mut owners: Vec<Child> = Vec::new();
-    let (mut changes, mut has_lan_rules) = (Vec::new(), false);
+    let (mut changes, mut has_lan_rules, mut measured) = (Vec::new(), false, None);
     for line in input.lines().map_while(Result::ok) {
         match line.split_once(' ') {
             Some((SET, change)) => changes.push(change.to_owned()),
@@ -152,11 +163,15 @@ pub fn keep_watch(input: impl BufRead) {
                 }
             }
             Some((LAN, _)) => has_lan_rules = true,
+            Some((MODEMS, modems)) => measured = modems.parse::<Measured>().ok(),
             _ => {}
         }
     }
-    if has_lan_rules && let Err(error) = take_back_lan_rules() {
-        eprintln!("hawser: rules for routes are left: {error}");
+    if has_lan_rules {
+        finish("rules for routes are left", rules::take_back());
+    }
+    if let Some(measured) = measured {
+        finish("modems may go on measuring their signals", measured.end());
     }
     for change in changes.iter().rev() {
         let mut words = change.split(' ');
@@ -176,11 +191,18 @@ pub fn keep_watch(input: impl BufRead) {
     }
 }
 
-fn take_back_lan_rules() -> Result<(), LinkError> {
+/// Waits for something that a guard takes back with the help of others.
+fn finish<E: Display>(otherwise: &str, taken_back: impl Future<Output = Result<(), E>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
-    runtime.block_on(rules::take_back())
+        .build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(taken_back).map_err(|it| it.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = ended {
+        eprintln!("hawser: {otherwise}: {error}");
+    }
 }
 
 /// A process that owns a table for as long as its input is open.
@@ -206,6 +228,7 @@ const SET: &str = "set";
 const RULES: &str = "rules";
 const CHANGE: &str = "change";
 const LAN: &str = "lan";
+const MODEMS: &str = "modems";
 
 const SETTINGS: &str = "/proc/sys";
 const PATIENCE: Duration = Duration::from_secs(3);

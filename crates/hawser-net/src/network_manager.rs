@@ -1,5 +1,7 @@
 //! Connecting and disconnecting links by NetworkManager.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
 use zbus::zvariant::{ObjectPath, OwnedObjectPath};
 
 use crate::bus::{BusError, Properties, Service, property};
@@ -46,40 +48,53 @@ impl NetworkManager {
         Ok(service.map(|service| Self { service }))
     }
 
-    /// Returns the device of a link; `None` if it has none.
-    pub async fn device(&self, link: &str) -> Result<Option<Device>, BusError> {
+    /// Returns the devices of links, by the links' names. Those that it does not know are missing.
+    pub async fn devices<'a>(
+        &self,
+        links: impl Iterator<Item = &'a str>,
+    ) -> Result<BTreeMap<String, Device>, BusError> {
+        let mut missing: BTreeSet<&str> = links.collect();
         let manager = self.service.properties(ROOT, NAME).await?;
         let paths: Vec<OwnedObjectPath> = property(&manager, "Devices").unwrap_or_default();
-        let mut modems = Vec::new();
-        for path in paths.into_iter().take(MAX_DEVICES) {
+        let (mut found, mut modems) = (BTreeMap::new(), Vec::new());
+        for path in paths.iter().take(MAX_DEVICES).map(|path| path.as_str()) {
             // It may be gone by now.
-            let device = match self.service.properties(path.as_str(), DEVICE).await {
-                Err(BusError::Bus(_)) => continue,
+            let device = match self.service.properties(path, DEVICE).await {
+                Err(error) if error.is_of_one_question() => continue,
                 read => read?,
             };
-            let is = |name: &str| property::<String>(&device, name).as_deref() == Some(link);
-            if is("Interface") || is("IpInterface") {
-                return Ok(Some(describe(path.to_string(), &device)));
-            }
-            if property(&device, "DeviceType") == Some(MODEM) {
-                modems.push((path.to_string(), device));
+            let names = ["Interface", "IpInterface"].map(|it| property::<String>(&device, it));
+            let mut names = names.iter().flatten();
+            if let Some(link) = names.find_map(|name| missing.take(name.as_str())) {
+                found.insert(link.to_owned(), self.describe(path, &device));
+            } else if property(&device, "DeviceType") == Some(MODEM) {
+                modems.push((path, device));
             }
         }
-        // The name of a modem's device is that of its port for commands.
-        let Some(modem) = (match modems.is_empty() {
-            true => None,
-            false => modem_behind(link).await?,
-        }) else {
-            return Ok(None);
-        };
-        let is_that =
-            |device: &Properties| property::<String>(device, "Udi").as_ref() == Some(&modem);
-        let found = modems.into_iter().find(|(_, device)| is_that(device));
-        Ok(found.map(|(path, device)| describe(path, &device)))
+        if !modems.is_empty() {
+            // The name of a modem's device is that of its port for commands.
+            for link in missing {
+                let modem = modem_behind(link).await?;
+                let is_that = |device: &Properties| {
+                    modem.is_some() && property::<String>(device, "Udi") == modem
+                };
+                if let Some((path, device)) = modems.iter().find(|(_, it)| is_that(it)) {
+                    found.insert(link.to_owned(), self.describe(path, device));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns whether this program may connect and disconnect links without anybody being asked.
+    pub async fn is_allowed(&self) -> Result<bool, BusError> {
+        let answer = self.service.call(ROOT, NAME, "GetPermissions", &());
+        let permissions: HashMap<String, String> = answer.await?;
+        Ok(permissions.get(ACTION).is_some_and(|it| it == "yes"))
     }
 
     /// Connects a device by the connection that NetworkManager takes for the best. Returns its
-    /// name; it is complete when [`Self::device`] says so.
+    /// name; it is complete when [`Self::devices`] says so.
     pub async fn connect(&self, device: &Device) -> Result<String, BusError> {
         // No certain connection, and no certain access point.
         let any = || ObjectPath::try_from("/").map_err(zbus::Error::from);
@@ -89,40 +104,58 @@ impl NetworkManager {
             .service
             .call(ROOT, NAME, "ActivateConnection", &arguments)
             .await?;
-        Ok(made.to_string())
+        Ok(self.name(&made))
     }
 
-    /// Ends a connection.
+    /// Ends a connection, if it is one of this NetworkManager.
     pub async fn disconnect(&self, connection: &str) -> Result<(), BusError> {
-        let path = ObjectPath::try_from(connection).map_err(zbus::Error::from)?;
+        let path = connection.strip_prefix(self.service.owner());
+        let Some(path) = path.filter(|path| path.starts_with('/')) else {
+            return Ok(());
+        };
+        let path = ObjectPath::try_from(path).map_err(zbus::Error::from)?;
         self.service
             .call(ROOT, NAME, "DeactivateConnection", &(path,))
             .await
     }
+
+    fn describe(&self, path: &str, device: &Properties) -> Device {
+        Device {
+            path: path.to_owned(),
+            state: state(device, |connection| self.name(connection)),
+        }
+    }
+
+    /// Names a connection so that no other ever has that name: one that begins anew counts from 1
+    /// again, and has another name on the bus.
+    fn name(&self, connection: &OwnedObjectPath) -> String {
+        format!("{}{connection}", self.service.owner())
+    }
 }
 
-fn describe(path: String, device: &Properties) -> Device {
+fn state(device: &Properties, name: impl FnOnce(&OwnedObjectPath) -> String) -> DeviceState {
     let connection: Option<OwnedObjectPath> = property(device, "ActiveConnection");
-    let connection = connection.map(|it| it.to_string()).filter(|it| it != "/");
+    let connection = connection.filter(|it| it.as_str() != "/");
     let (_, reason): (u32, u32) = property(device, "StateReason").unwrap_or_default();
-    let state = match (property(device, "State").unwrap_or(0_u32), connection) {
+    match (property(device, "State").unwrap_or(0_u32), connection) {
         (UNAVAILABLE, _) => DeviceState::Unavailable,
         (DISCONNECTED, _) => DeviceState::Disconnected {
             by_user: reason == USER_REQUESTED,
         },
         (state @ DISCONNECTED.., Some(connection)) => DeviceState::Active {
-            connection,
+            connection: name(&connection),
             is_up: state == ACTIVATED,
         },
         (DISCONNECTED.., None) => DeviceState::Disconnected { by_user: false },
         _ => DeviceState::Unmanaged,
-    };
-    Device { path, state }
+    }
 }
 
 const NAME: &str = "org.freedesktop.NetworkManager";
 const ROOT: &str = "/org/freedesktop/NetworkManager";
 const DEVICE: &str = "org.freedesktop.NetworkManager.Device";
+/// What polkit calls it.
+const ACTION: &str = "org.freedesktop.NetworkManager.network-control";
 /// Values of `NMDeviceType`, `NMDeviceState` and `NMDeviceStateReason`.
 const MODEM: u32 = 8;
 const UNAVAILABLE: u32 = 20;
@@ -138,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn state(state: u32, reason: u32, connection: &str) -> DeviceState {
+    fn read(state: u32, reason: u32, connection: &str) -> DeviceState {
         let own = |value: Value<'static>| OwnedValue::try_from(value).unwrap();
         let path = ObjectPath::try_from(connection.to_owned()).unwrap();
         let device = Properties::from([
@@ -146,32 +179,32 @@ mod tests {
             ("StateReason".to_owned(), own(Value::from((state, reason)))),
             ("ActiveConnection".to_owned(), own(Value::from(path))),
         ]);
-        describe("/1".to_owned(), &device).state
+        super::state(&device, |path| format!(":1.7{path}"))
     }
 
     #[test]
     fn states_are_read_with_their_connection_and_its_end() {
         let active = |is_up| DeviceState::Active {
-            connection: "/7".to_owned(),
+            connection: ":1.7/7".to_owned(),
             is_up,
         };
-        assert_eq!(state(10, 0, "/"), DeviceState::Unmanaged);
-        assert_eq!(state(20, 0, "/"), DeviceState::Unavailable);
+        assert_eq!(read(10, 0, "/"), DeviceState::Unmanaged);
+        assert_eq!(read(20, 0, "/"), DeviceState::Unavailable);
         assert_eq!(
-            state(30, 39, "/"),
+            read(30, 39, "/"),
             DeviceState::Disconnected { by_user: true }
         );
         assert_eq!(
-            state(30, 40, "/"),
+            read(30, 40, "/"),
             DeviceState::Disconnected { by_user: false }
         );
-        assert_eq!(state(50, 0, "/7"), active(false));
-        assert_eq!(state(100, 0, "/7"), active(true));
+        assert_eq!(read(50, 0, "/7"), active(false));
+        assert_eq!(read(100, 0, "/7"), active(true));
         assert_eq!(
-            state(120, 4, "/"),
+            read(120, 4, "/"),
             DeviceState::Disconnected { by_user: false }
         );
-        let nothing = describe("/1".to_owned(), &Properties::new());
-        assert_eq!(nothing.state, DeviceState::Unmanaged);
+        let nothing = super::state(&Properties::new(), |_| String::new());
+        assert_eq!(nothing, DeviceState::Unmanaged);
     }
 }

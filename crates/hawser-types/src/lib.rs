@@ -18,6 +18,7 @@ mod permission;
 mod range_set;
 mod rate;
 mod signal;
+mod standby;
 mod units;
 
 pub use cause::{DialError, ResetCode, StreamReset};
@@ -36,4 +37,5 @@ pub use permission::{LimitedBy, Permission};
 pub use range_set::RangeSet;
 pub use rate::Rate;
 pub use signal::{Radio, SignalState, SignalStrength, SignalStrengthError};
+pub use standby::StandbyState;
 pub use units::{UnitError, parse_duration, parse_percent};

@@ -26,7 +26,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let mut checks = links::check(&all, &chosen, wanted, setup.config.serve.listen);
     checks.extend(system::check());
     checks.extend(kill_switch().await);
-    checks.extend(agent::check(&setup.config).await);
+    checks.extend(agent::check(setup).await);
     checks.extend(state::check(setup, &chosen).await);
     match args.json {
         true => show_json(&serde_json::json!({ "checks": checks }))?,

@@ -18,10 +18,14 @@ pub(crate) struct Running(pub(crate) Child);
 impl Bus {
     /// Starts one; `None` where there is no `dbus-daemon`, which is told.
     pub(crate) fn start(place: &Place, test: &str) -> Option<Self> {
+        Self::start_by(Command::new("dbus-daemon"), place, test)
+    }
+
+    /// The same by a command that ends in `dbus-daemon`.
+    pub(crate) fn start_by(mut command: Command, place: &Place, test: &str) -> Option<Self> {
         let (config, socket) = (place.path("bus.conf"), place.path("bus"));
         let content = CONFIG.replace("SOCKET", socket.to_str().unwrap());
         std::fs::write(&config, content).unwrap();
-        let mut command = Command::new("dbus-daemon");
         command
             .args(["--nofork", "--print-address"])
             .stdout(Stdio::piped());
@@ -54,12 +58,18 @@ impl Bus {
         command.env("DBUS_SYSTEM_BUS_ADDRESS", &self.address)
     }
 
-    /// Starts a daemon with this configuration that takes this for the system's bus.
-    pub(crate) fn start_daemon(&self, place: &Place, config: &Path) -> Daemon {
+    /// Starts a daemon with this configuration that takes this for the system's bus; `as_user` has
+    /// it run as another user.
+    pub(crate) fn start_daemon(
+        &self,
+        place: &Place,
+        config: &Path,
+        as_user: impl FnOnce(&mut Command),
+    ) -> Daemon {
         let config = config.to_str().unwrap();
         let arguments = ["--config", config, "up", "--listen", "127.0.0.1:0"];
         let mut command = place.hawser("client", &arguments);
-        self.lend(&mut command);
+        as_user(self.lend(&mut command));
         let up = place.launch_command("client", command);
         until(
             "the daemon listens",
@@ -67,6 +77,14 @@ impl Bus {
             || up.log(),
         );
         up
+    }
+
+    /// What `hawser doctor` says with this configuration.
+    pub(crate) fn doctor(&self, place: &Place, config: &Path) -> String {
+        let arguments = ["--config", config.to_str().unwrap(), "doctor"];
+        let mut command = place.hawser("client", &arguments);
+        let output = self.lend(&mut command).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
     }
 }
 
@@ -83,6 +101,7 @@ const CONFIG: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bu
   <listen>unix:path=SOCKET</listen>
   <auth>EXTERNAL</auth>
   <policy context="default">
+    <allow user="*"/>
     <allow send_destination="*" eavesdrop="true"/>
     <allow eavesdrop="true"/>
     <allow own="*"/>

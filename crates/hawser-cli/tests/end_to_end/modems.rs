@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hawser_skip::namespace::in_namespace;
 use serde_json::Value as Json;
@@ -93,6 +94,45 @@ fn modems_measure_only_where_the_user_wants_it_and_nobody_else_does() {
         until("the signal is read", is_read, || up.log());
         up.end();
         assert_eq!(modems.rate(), 30, "another program's wish");
+
+        modems.set_rate(0);
+        let up = start(bus, place, MEASURED);
+        until("it is asked to measure", || modems.rate() == 2, || up.log());
+        modems.set_rate(30);
+        up.end();
+        assert_eq!(modems.rate(), 30, "another program's later wish");
+    });
+}
+
+#[test]
+fn a_modem_measures_no_longer_when_the_daemon_is_killed() {
+    let name = "modems::a_modem_measures_no_longer_when_the_daemon_is_killed";
+    with_bus(name, |bus, place| {
+        let modems = ModemManager::start(bus);
+        let up = start(bus, place, MEASURED);
+        until("it is asked to measure", || modems.rate() == 2, || up.log());
+        up.kill();
+        until("the modem may sleep", || modems.rate() == 0, String::new);
+    });
+}
+
+#[test]
+fn a_refusal_to_measure_is_told_and_the_modem_is_followed_all_the_same() {
+    let name = "modems::a_refusal_to_measure_is_told_and_the_modem_is_followed_all_the_same";
+    with_bus(name, |bus, place| {
+        let modems = ModemManager::start(bus);
+        modems.change_signal(|signal| signal.refuses = true);
+        let up = start(bus, place, MEASURED);
+        let is_told = || !link(place)["modem"]["reason"].is_null();
+        until("it is told", is_told, || up.log());
+        let refusal = "its signal is not measured: this user may not call Setup: no";
+        let expected = format!("its modem is connected (LTE); {refusal}");
+        assert_eq!(told(place), Some(expected));
+        let doctor = bus.doctor(place, &place.path("hawser.toml"));
+        let expected = "warn  modems: the signal of lte is not measured: this user may not call";
+        assert!(doctor.contains(expected), "{doctor}");
+        up.end();
+        assert_eq!(modems.rate(), 0);
     });
 }
 
@@ -100,10 +140,12 @@ fn modems_measure_only_where_the_user_wants_it_and_nobody_else_does() {
 fn a_service_that_lies_is_read_no_further_and_an_honest_one_after_it_is() {
     let name = "modems::a_service_that_lies_is_read_no_further_and_an_honest_one_after_it_is";
     with_bus(name, |bus, place| {
-        let liar = Liar::start(bus);
-        let up = start(bus, place, "");
-        until("it is asked", || liar.was_asked(), || up.log());
-        drop(liar);
+        let up = start(bus, place, MEASURED);
+        for lie in [Lie::TooMuch, Lie::OtherTypes, Lie::Silence] {
+            let liar = Liar::start(bus, lie);
+            until("it is asked", || liar.was_asked(), || up.log());
+            assert_eq!(link(place)["modem"], Json::Null, "{lie:?}");
+        }
         let _modems = ModemManager::start(bus);
         let is_seen = || link(place)["modem"]["state"] == "connected";
         until("the honest one is read", is_seen, || up.log());
@@ -117,14 +159,7 @@ fn the_distributions_modem_manager_is_asked_and_has_none() {
     with_bus(name, |bus, place| {
         let config = place.path("hawser.toml");
         std::fs::write(&config, MEASURED).unwrap();
-        let says = |expected: &str| {
-            let arguments = ["--config", config.to_str().unwrap(), "doctor"];
-            let output = bus
-                .lend(&mut place.hawser("client", &arguments))
-                .output()
-                .unwrap();
-            String::from_utf8(output.stdout).unwrap().contains(expected)
-        };
+        let says = |expected: &str| bus.doctor(place, &config).contains(expected);
         assert!(says("warn  modems: ModemManager does not run"));
         let mut command = Command::new("ModemManager");
         let command = command
@@ -158,7 +193,7 @@ fn with_bus(name: &str, body: impl FnOnce(&Bus, &Place)) {
 fn start(bus: &Bus, place: &Place, config: &str) -> Daemon {
     let path = place.path("hawser.toml");
     std::fs::write(&path, config).unwrap();
-    bus.start_daemon(place, &path)
+    bus.start_daemon(place, &path, |_| ())
 }
 
 /// The modem's link.
@@ -295,13 +330,19 @@ impl Network {
 #[derive(Default)]
 struct Signal {
     rate: u32,
+    /// True if whoever asks may not.
+    refuses: bool,
     rsrp: Option<f64>,
 }
 
 #[interface(name = "org.freedesktop.ModemManager1.Modem.Signal")]
 impl Signal {
-    fn setup(&mut self, rate: u32) {
+    fn setup(&mut self, rate: u32) -> zbus::fdo::Result<()> {
+        if self.refuses {
+            return Err(zbus::fdo::Error::AccessDenied("no".to_owned()));
+        }
         self.rate = rate;
+        Ok(())
     }
 
     #[zbus(property)]
@@ -331,43 +372,66 @@ impl Bearer {
     }
 }
 
-/// Stands for a ModemManager that has gone mad: it lists more modems than fit into memory that is
-/// meant for them, and says so all the time.
+/// Stands for a ModemManager that has gone mad.
 struct Liar {
     runtime: Runtime,
     connection: Option<Connection>,
 }
 
-struct TooMany {
-    asked: u64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    /// More modems than fit into the memory that is meant for them.
+    TooMuch,
+    /// Words where numbers should be, and numbers where lists should be.
+    OtherTypes,
+    /// No answer.
+    Silence,
+}
+
+struct Lying {
+    lie: Lie,
+    asked: AtomicU64,
 }
 
 type Listed = HashMap<OwnedObjectPath, HashMap<String, HashMap<String, Value<'static>>>>;
 
 #[interface(name = "org.freedesktop.DBus.ObjectManager")]
-impl TooMany {
-    fn get_managed_objects(&mut self) -> Listed {
-        self.asked += 1;
+impl Lying {
+    async fn get_managed_objects(&self) -> Listed {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let count = match self.lie {
+            Lie::TooMuch => 20_000,
+            Lie::OtherTypes => 10,
+            Lie::Silence => std::future::pending().await,
+        };
         let modem = |number: u32| {
             let path = OwnedObjectPath::try_from(format!("{ROOT}/Modem/{number}")).unwrap();
-            let ports = Value::from(vec![("lte".to_owned(), 2_u32)]);
+            let (state, ports) = match self.lie {
+                Lie::OtherTypes => (Value::from("connected"), Value::from(7_u8)),
+                _ => (
+                    Value::from(11),
+                    Value::from(vec![("lte".to_owned(), 2_u32)]),
+                ),
+            };
             let facts = [
-                ("State".to_owned(), Value::from(11)),
-                ("Ports".to_owned(), ports),
+                ("State".to_owned(), state),
+                ("Ports".to_owned(), ports.try_clone().unwrap()),
+                ("Bearers".to_owned(), ports),
             ];
             let interface = "org.freedesktop.ModemManager1.Modem".to_owned();
             (path, HashMap::from([(interface, HashMap::from(facts))]))
         };
-        (0..20_000).map(modem).collect()
+        (0..count).map(modem).collect()
     }
 }
 
 impl Liar {
-    fn start(bus: &Bus) -> Self {
+    fn start(bus: &Bus, lie: Lie) -> Self {
         let runtime = Runtime::new().unwrap();
+        let asked = AtomicU64::new(0);
         let connection = runtime.block_on(async {
             let builder = Builder::address(bus.address()).unwrap();
-            let builder = builder.serve_at(ROOT, TooMany { asked: 0 }).unwrap();
+            let builder = builder.serve_at(ROOT, Lying { lie, asked }).unwrap();
             builder.name(NAME).unwrap().build().await.unwrap()
         });
         Self {
@@ -376,11 +440,18 @@ impl Liar {
         }
     }
 
+    /// Has it asked again, and tells whether its lie has been read.
     fn was_asked(&self) -> bool {
+        let connection = self.connection.as_ref().unwrap();
         self.runtime.block_on(async {
-            let server = self.connection.as_ref().unwrap().object_server();
-            let liar = server.interface::<_, TooMany>(ROOT).await.unwrap();
-            liar.get().await.asked > 0
+            let noticed = connection.emit_signal(None::<&str>, ROOT, NAME, "Changed", &());
+            noticed.await.unwrap();
+            let server = connection.object_server();
+            let lying = server.interface::<_, Lying>(ROOT).await.unwrap();
+            let lying = lying.get().await;
+            // Whoever asks again has read the answer before.
+            let enough = if lying.lie == Lie::Silence { 1 } else { 2 };
+            lying.asked.load(Ordering::Relaxed) >= enough
         })
     }
 }

@@ -3,7 +3,9 @@
 
 use std::cell::RefCell;
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hawser_skip::namespace::{Neighbour, in_namespace_of_root, ip};
@@ -11,7 +13,7 @@ use serde_json::Value;
 
 use super::bus::{Bus, Running};
 use super::connections::{links, serve_echo};
-use super::program::{Daemon, Place, until};
+use super::program::{Daemon, Place, read, until};
 
 #[test]
 fn a_link_is_connected_before_the_only_other_one_goes_and_disconnected_at_the_end() {
@@ -90,7 +92,7 @@ fn a_link_is_connected_when_the_only_other_one_is_gone_where_the_user_allows_tha
     let name =
         "standby::a_link_is_connected_when_the_only_other_one_is_gone_where_the_user_allows_that";
     with_stage(name, |stage| {
-        let up = stage.up_with("");
+        let up = stage.up_with("", |_| ());
         assert_eq!(stage.link("lte")["standby"], Value::Null);
         up.end();
         let up = stage.up();
@@ -139,10 +141,68 @@ fn a_network_manager_that_ends_and_begins_anew_is_asked_again() {
     });
 }
 
+#[test]
+fn a_service_that_is_not_root_connects_links_where_polkits_rules_let_it() {
+    let name = "standby::a_service_that_is_not_root_connects_links_where_polkits_rules_let_it";
+    in_namespace_of_root(name, || {
+        let skip = |reason: &str| hawser_skip::skip(&format!("end_to_end::{name}"), reason);
+        if !Path::new(POLKIT).exists() {
+            return skip("polkit is not installed");
+        }
+        let Some(stage) = Stage::new(name, Asking::Polkit) else {
+            return;
+        };
+        let mut version = stage.place.hawser("client", &["--version"]);
+        version.uid(SERVICE).gid(SERVICE);
+        if let Err(error) = version.output() {
+            return skip(&format!("can't run as another user: {error}"));
+        }
+        chown(stage.place.folder("client"), Some(SERVICE), Some(SERVICE)).unwrap();
+        let up = stage.up_with(STANDBY, |command| {
+            command.uid(SERVICE).gid(SERVICE);
+        });
+        let is_refused = || stage.standby() == "unavailable";
+        until("it is refused", is_refused, || stage.logs(&up));
+        let expected = "NetworkManager does not let this user connect links";
+        let shown = stage.say("links");
+        assert!(shown.contains(expected), "{shown}");
+        let (doctor, expected) = (
+            stage.doctor(),
+            format!("warn  standby: lte is on standby, and cannot be connected: {expected}"),
+        );
+        assert!(doctor.contains(&expected), "{doctor}");
+
+        let rules = stage.place.path("rules/60-hawser.rules");
+        std::fs::copy(RULES, rules).unwrap();
+        let may = || stage.standby() == "waiting";
+        until("it may", may, || stage.logs(&up));
+        stage.say("link dsl --signal -84dBm");
+        let is_connected = || stage.standby() == "connected";
+        until("it is connected", is_connected, || stage.logs(&up));
+        stage.say("link dsl --signal -50dBm");
+        let is_good = || stage.link("dsl")["signal"]["state"] == "good";
+        until("the other is well", is_good, || up.log());
+        up.end();
+        let is_off = || !has_address("lte");
+        until("it is disconnected", is_off, String::new);
+    });
+}
+
+/// Who decides what users may do.
+#[derive(Clone, Copy, PartialEq)]
+enum Asking {
+    /// Root may do anything, and others nothing.
+    Nobody,
+    /// Polkit, with the rules in the folder `rules`.
+    Polkit,
+}
+
 /// A machine with the link `dsl`, which is configured by hand, and `lte`, which NetworkManager has.
 struct Stage {
     place: Place,
     bus: Bus,
+    asking: Asking,
+    polkit: RefCell<Option<Running>>,
     manager: RefCell<Option<Running>>,
     _neighbour: Neighbour,
 }
@@ -150,10 +210,20 @@ struct Stage {
 /// Runs `body` where NetworkManager can be run.
 fn with_stage(name: &str, body: impl FnOnce(&Stage)) {
     in_namespace_of_root(name, || {
-        let skip = |reason: &str| hawser_skip::skip(&format!("end_to_end::{name}"), reason);
+        if let Some(stage) = Stage::new(name, Asking::Nobody) {
+            body(&stage);
+        }
+    });
+}
+
+impl Stage {
+    /// `None` where it cannot be set up, which is told.
+    fn new(name: &str, asking: Asking) -> Option<Self> {
         let version = service("NetworkManager").arg("--version").output();
         if let Err(error) = version {
-            return skip(&format!("cannot run NetworkManager: {error}"));
+            let reason = format!("cannot run NetworkManager: {error}");
+            hawser_skip::skip(&format!("end_to_end::{name}"), &reason);
+            return None;
         }
         let (place, neighbour) = (Place::new(), links(&["dsl"]));
         ip("link add lte type veth peer name far");
@@ -161,21 +231,53 @@ fn with_stage(name: &str, body: impl FnOnce(&Stage)) {
         neighbour.ip("link set far name lte up");
         neighbour.ip("address add 10.2.0.1/24 dev lte");
         serve_echo(&neighbour);
-        let Some(bus) = Bus::start(&place, name) else {
-            return;
+        let bus = match asking {
+            Asking::Nobody => Bus::start(&place, name)?,
+            Asking::Polkit => {
+                // Services that are not root come to the bus.
+                std::fs::set_permissions(place.path("."), Permissions::from_mode(0o711)).unwrap();
+                let mut command = knowing_the_service(&place);
+                command.arg("dbus-daemon");
+                Bus::start_by(command, &place, name)?
+            }
         };
-        let stage = Stage {
+        let stage = Self {
             place,
             bus,
+            asking,
+            polkit: None.into(),
             manager: None.into(),
             _neighbour: neighbour,
         };
+        if asking == Asking::Polkit {
+            stage.start_polkit();
+        }
         stage.start_manager();
-        body(&stage);
-    });
-}
+        Some(stage)
+    }
 
-impl Stage {
+    fn start_polkit(&self) {
+        let rules = self.place.folder("rules");
+        std::fs::set_permissions(&rules, Permissions::from_mode(0o755)).unwrap();
+        let mut command = knowing_the_service(&self.place);
+        command
+            .args(["sh", "-c", PREPARE_POLKIT, POLKIT])
+            .arg(rules);
+        let output = std::fs::File::create(self.place.path("polkit.log")).unwrap();
+        let command = self.bus.lend(&mut command);
+        let command = command.stdout(output.try_clone().unwrap()).stderr(output);
+        *self.polkit.borrow_mut() = Some(Running(command.spawn().unwrap()));
+        let is_there = || {
+            let mut command = Command::new("pkcheck");
+            let process = std::process::id().to_string();
+            command.args(["--action-id", "org.freedesktop.policykit.exec"]);
+            let command = command.args(["--process", &process]);
+            let output = self.bus.lend(command).output();
+            output.is_ok_and(|it| it.status.success())
+        };
+        until("polkit answers", is_there, || self.log("polkit"));
+    }
+
     fn start_manager(&self) {
         let connections = self.place.folder("connections");
         let connection = connections.join("mobile.nmconnection");
@@ -184,10 +286,11 @@ impl Stage {
         std::fs::set_permissions(&connection, Permissions::from_mode(0o600)).unwrap();
         let config = self.place.path("manager.conf");
         let content = MANAGER.replace("CONNECTIONS", connections.to_str().unwrap());
+        let content = content.replace("ASKED", &(self.asking == Asking::Polkit).to_string());
         std::fs::write(&config, content).unwrap();
         // The machine's own one has its files in the same places.
-        let mut command = service("unshare");
-        command.args(["--mount", "--", "sh", "-c", PREPARE, "sh"]);
+        let mut command = knowing_the_service(&self.place);
+        command.args(["sh", "-c", PREPARE, "sh"]);
         command.arg(config).arg(self.place.folder("none"));
         let command = self.bus.lend(&mut command);
         let output = std::fs::File::create(self.place.path("manager.log")).unwrap();
@@ -195,7 +298,7 @@ impl Stage {
         *self.manager.borrow_mut() = Some(Running(command.spawn().unwrap()));
         let is_there = || self.ask_nmcli("-t -f DEVICE,STATE device").contains("lte:");
         until("NetworkManager has the link", is_there, || {
-            self.manager_log()
+            self.log("manager")
         });
     }
 
@@ -203,26 +306,33 @@ impl Stage {
         *self.manager.borrow_mut() = None;
     }
 
-    fn manager_log(&self) -> String {
-        std::fs::read_to_string(self.place.path("manager.log")).unwrap_or_default()
+    /// What a service has said.
+    fn log(&self, service: &str) -> String {
+        read(&self.place.path(&format!("{service}.log")))
+    }
+
+    fn logs(&self, up: &Daemon) -> String {
+        format!(
+            "{}\n{}\n{}",
+            up.log(),
+            self.log("manager"),
+            self.log("polkit")
+        )
     }
 
     fn up(&self) -> Daemon {
-        self.up_with("[[link]]\nname = \"lte\"\nstandby = true\n")
+        self.up_with(STANDBY, |_| ())
     }
 
-    fn up_with(&self, config: &str) -> Daemon {
+    fn up_with(&self, config: &str, as_user: impl FnOnce(&mut Command)) -> Daemon {
         let path = self.place.path("hawser.toml");
         std::fs::write(&path, config).unwrap();
-        self.bus.start_daemon(&self.place, &path)
+        self.bus.start_daemon(&self.place, &path, as_user)
     }
 
     fn doctor(&self) -> String {
-        let config = self.place.path("hawser.toml");
-        let arguments = ["--config", config.to_str().unwrap(), "doctor"];
-        let mut command = self.place.hawser("client", &arguments);
-        let output = self.bus.lend(&mut command).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
+        self.bus
+            .doctor(&self.place, &self.place.path("hawser.toml"))
     }
 
     /// What a command says, whose words are separated by blanks.
@@ -262,6 +372,20 @@ impl Stage {
     }
 }
 
+/// A command whose arguments are a program, which knows the service's user by name.
+fn knowing_the_service(place: &Place) -> Command {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let known = format!("{users}hawser:x:{SERVICE}:{SERVICE}::/:/usr/sbin/nologin\n");
+    let file = place.path("users");
+    std::fs::write(&file, known).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let mut command = service("unshare");
+    let prepare = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
+    command.args(["--mount", "--", "sh", "-c", prepare]);
+    command.arg(file);
+    command
+}
+
 /// A program that distributions keep where only administrators look.
 fn service(program: &str) -> Command {
     let mut command = Command::new(program);
@@ -279,6 +403,19 @@ fn has_address(link: &str) -> bool {
     String::from_utf8_lossy(&output.stdout).contains("inet ")
 }
 
+const STANDBY: &str = "[[link]]\nname = \"lte\"\nstandby = true\n";
+/// The service's user, without rights of its own.
+const SERVICE: u32 = 61_234;
+const RULES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../contrib/polkit/60-hawser.rules"
+);
+const POLKIT: &str = "/usr/lib/polkit-1/polkitd";
+/// It knows none of the machine's own rules.
+const PREPARE_POLKIT: &str = "
+mount --bind $1 /etc/polkit-1/rules.d &&
+mount -t tmpfs none /usr/share/polkit-1/rules.d &&
+exec $0 --no-debug";
 /// Without write access to `/sys` NetworkManager waits for no udev.
 const PREPARE: &str = "
 mount -t sysfs -o ro none /sys &&
@@ -289,7 +426,7 @@ exec NetworkManager --no-daemon --config=$1 --config-dir=$2";
 const MANAGER: &str = "
 [main]
 plugins=keyfile
-auth-polkit=false
+auth-polkit=ASKED
 dns=none
 rc-manager=unmanaged
 no-auto-default=*

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::figures::clock;
 use super::table::printable;
-use crate::{Change, Scheduled};
+use crate::{Change, Scheduled, standby};
 use hawser_types::{LinkUse, SignalState};
 
 // long: one arm for each kind of change.
@@ -43,11 +43,7 @@ pub fn render_change(change: &Change) -> String {
         }
         Change::LinkStandby {
             link, to, reason, ..
-        } => {
-            let reason = reason.as_ref();
-            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-            format!("{link} is {}{reason}", to.told())
-        }
+        } => format!("{link} is {}", standby::told(*to, reason.as_deref())),
         Change::LinkUse { link, up, down } => format!("{link} is used: {}", usage(*up, *down)),
         Change::Allowance { link, limit } => match limit {
             Some(limit) => format!("the allowance of {link} is used up: {limit}"),

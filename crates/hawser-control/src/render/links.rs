@@ -216,17 +216,25 @@ All links: up 0 bit/s, down 50.00 Mbit/s; gain 1.67
     #[test]
     fn a_links_modem_is_told_of() {
         let mut wwan = link("wwan0", 0);
-        for (state, technology, expected) in [
+        for (state, technology, reason, expected) in [
             (
                 ModemState::Roaming,
                 Some("LTE"),
+                None,
                 "is connected and roams (LTE)",
             ),
-            (ModemState::Searching, None, "has no network"),
+            (ModemState::Searching, None, None, "has no network"),
+            (
+                ModemState::Off,
+                None,
+                Some("refused"),
+                "is off; its signal is not measured: refused",
+            ),
         ] {
             wwan.modem = Some(ModemStatus {
                 state,
                 technology: technology.map(str::to_owned),
+                reason: reason.map(str::to_owned),
             });
             let snapshot = StatusSnapshot {
                 links: vec![link("dsl", 30), wwan.clone()],

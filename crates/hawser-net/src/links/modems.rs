@@ -3,7 +3,10 @@
 //! ModemManager knows the strength only while it measures, which keeps a modem awake: it is asked
 //! to do so for links of which the user wants that.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod measured;
+mod measuring;
+
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -11,6 +14,9 @@ use hawser_types::{ModemState, Radio, SignalStrength};
 use tokio::time::sleep;
 use zbus::zvariant::{OwnedObjectPath, OwnedValue};
 
+pub(crate) use self::measured::Measured;
+use self::measured::{NAME, SIGNAL};
+pub use self::measuring::Measuring;
 use crate::bus::{BusError, Following, Interfaces, Properties, Service, property};
 
 /// The link of a modem.
@@ -24,19 +30,19 @@ pub struct Modem {
     pub technology: Option<&'static str>,
     /// Kind of radio and strength, where the strength is measured and the link carries data.
     pub signal: Option<(Radio, SignalStrength)>,
+    /// Why the strength is not measured although that is wanted.
+    pub problem: Option<String>,
 }
 
 /// Tells of all modems, again and again, until `ended` resolves. Where ModemManager does not run,
 /// none is told of until it does.
 ///
-/// `measured` names the links whose signals ModemManager is asked to measure, and how often. What
-/// it was asked for by this is taken back at the end.
+/// `measuring` says which signals ModemManager is asked to measure. That ends with this.
 pub async fn follow_modems(
-    measured: BTreeMap<String, Duration>,
+    mut measuring: Measuring,
     mut tell: impl FnMut(Vec<Modem>),
     ended: impl Future<Output = ()>,
 ) {
-    let mut measuring = Measuring::new(measured);
     let following = async {
         loop {
             let Err(error) = follow(&mut measuring, &mut tell).await;
@@ -86,9 +92,7 @@ pub(crate) async fn modem_behind(link: &str) -> Result<Option<String>, BusError>
 /// Lists the modems; `None` where ModemManager does not run.
 pub async fn list_modems() -> Result<Option<Vec<Modem>>, BusError> {
     match Service::find(NAME).await? {
-        Some(service) => read(&service, &mut Measuring::new(BTreeMap::new()))
-            .await
-            .map(Some),
+        Some(service) => read(&service, &mut Measuring::default()).await.map(Some),
         None => Ok(None),
     }
 }
@@ -101,7 +105,11 @@ async fn read(service: &Service, measuring: &mut Measuring) -> Result<Vec<Modem>
         let links = links(service, modem).await?;
         measuring.ask(service, path, modem, links.keys()).await;
         let links = links.into_iter();
-        told.extend(links.map(|(link, is_connected)| describe(modem, link, is_connected)));
+        let problem = measuring.refusal(path);
+        told.extend(links.map(|(link, is_connected)| Modem {
+            problem: problem.map(str::to_owned),
+            ..describe(modem, link, is_connected)
+        }));
     }
     measuring.keep(|path| objects.contains_key(path));
     Ok(told)
@@ -117,7 +125,7 @@ async fn links(service: &Service, modem: &Interfaces) -> Result<BTreeMap<String,
     for bearer in bearers.iter().take(MAX_LINKS) {
         // It may be gone by now.
         let bearer = match service.properties(bearer.as_str(), BEARER).await {
-            Err(BusError::Bus(_)) => continue,
+            Err(error) if error.is_of_one_question() => continue,
             read => read?,
         };
         let link: Option<String> = property(&bearer, "Interface");
@@ -141,6 +149,7 @@ fn describe(modem: &Interfaces, link: String, is_connected: bool) -> Modem {
         state: state(modem),
         technology: technology.map(|it| it.name),
         signal,
+        problem: None,
     }
 }
 
@@ -171,74 +180,6 @@ fn value<T: TryFrom<OwnedValue>>(object: &Interfaces, interface: &str, name: &st
     property(object.get(interface)?, name)
 }
 
-/// What ModemManager is asked to measure.
-struct Measuring {
-    /// How often, by the names of links.
-    wanted: BTreeMap<String, Duration>,
-    /// Modems that are measured because this asked for it, with the seconds in between.
-    asked: BTreeMap<String, u32>,
-    /// Modems that were asked about in vain.
-    refused: BTreeSet<String>,
-}
-
-impl Measuring {
-    fn new(wanted: BTreeMap<String, Duration>) -> Self {
-        Self {
-            wanted,
-            asked: BTreeMap::new(),
-            refused: BTreeSet::new(),
-        }
-    }
-
-    /// Asks for what is wanted, unless another program has asked for some interval of its own.
-    async fn ask<'a>(
-        &mut self,
-        service: &Service,
-        path: &str,
-        modem: &Interfaces,
-        mut links: impl Iterator<Item = &'a String>,
-    ) {
-        let Some(every) = links.find_map(|link| self.wanted.get(link)) else {
-            return;
-        };
-        let is_off = value(modem, SIGNAL, "Rate") == Some(0_u32);
-        if !is_off || self.refused.contains(path) {
-            return;
-        }
-        let seconds = u32::try_from(every.as_secs()).unwrap_or(u32::MAX).max(1);
-        match set_up(service, path, seconds).await {
-            Ok(()) => drop(self.asked.insert(path.to_owned(), seconds)),
-            Err(error) => {
-                tracing::warn!(%error, "ModemManager does not measure the signal of a modem");
-                self.refused.insert(path.to_owned());
-            }
-        }
-    }
-
-    /// Forgets modems that are gone.
-    fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.asked.retain(|path, _| is_there(path));
-        self.refused.retain(|path| is_there(path));
-    }
-
-    /// Takes back what was asked for, where that still holds.
-    async fn end(self) {
-        let Ok(Some(service)) = Service::find(NAME).await else {
-            return;
-        };
-        for (path, seconds) in self.asked {
-            let signal = service.properties(&path, SIGNAL).await;
-            if signal.is_ok_and(|it| property(&it, "Rate") == Some(seconds)) {
-                let _ = set_up(&service, &path, 0).await;
-            }
-        }
-    }
-}
-
-async fn set_up(service: &Service, path: &str, seconds: u32) -> Result<(), BusError> {
-    service.call(path, SIGNAL, "Setup", &(seconds,)).await
-}
-
 /// A way in which modems are connected, and what tells its strength.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Technology {
@@ -266,11 +207,9 @@ impl Technology {
     }
 }
 
-const NAME: &str = "org.freedesktop.ModemManager1";
 const ROOT: &str = "/org/freedesktop/ModemManager1";
 const MODEM: &str = "org.freedesktop.ModemManager1.Modem";
 const NETWORK: &str = "org.freedesktop.ModemManager1.Modem.Modem3gpp";
-const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
 const BEARER: &str = "org.freedesktop.ModemManager1.Bearer";
 /// `MM_MODEM_PORT_TYPE_NET`.
 const NETWORK_PORT: u32 = 2;

@@ -1,17 +1,44 @@
 //! What the agent needs of other programs, where the user wants that.
 
 use hawser_config::Config;
+use hawser_control::{LinkStatus, Request};
 use hawser_net::links::list_modems;
 use hawser_net::network_manager::{DeviceState, NetworkManager};
+use hawser_types::StandbyState;
 
 use super::check::Check;
+use crate::client::status;
+use crate::setup::Setup;
 
-pub(super) async fn check(config: &Config) -> Vec<Check> {
-    let checks = [modems(config).await, standby(config).await];
+pub(super) async fn check(setup: &Setup) -> Vec<Check> {
+    // The daemon may be another user, who may do less.
+    let daemon = status::ask(&setup.state, &Request::STATUS_WITHOUT_SESSIONS).await;
+    let links = daemon.ok().flatten().map_or_else(Vec::new, |it| it.links);
+    let refused = |told: fn(&LinkStatus) -> Option<String>| links.iter().find_map(told);
+    let checks = [
+        modems(&setup.config, refused(unmeasured)).await,
+        standby(&setup.config, refused(unconnectable)).await,
+    ];
     checks.into_iter().flatten().collect()
 }
 
-async fn modems(config: &Config) -> Option<Check> {
+/// Why the daemon that runs has not had a link's signal measured.
+fn unmeasured(link: &LinkStatus) -> Option<String> {
+    let reason = link.modem.as_ref()?.reason.as_ref()?;
+    Some(format!(
+        "the signal of {} is not measured: {reason}",
+        link.name
+    ))
+}
+
+/// Why the daemon that runs cannot have a link connected.
+fn unconnectable(link: &LinkStatus) -> Option<String> {
+    let standby = link.standby.as_ref()?;
+    let is_refused = standby.state == StandbyState::Unavailable || standby.reason.is_some();
+    is_refused.then(|| format!("{} is {standby}", link.name))
+}
+
+async fn modems(config: &Config, refused: Option<String>) -> Option<Check> {
     let measured = config.links.iter().filter(|it| it.measure_signal.is_some());
     let measured: Vec<&str> = measured.map(|link| link.name.as_str()).collect();
     if measured.is_empty() {
@@ -32,12 +59,13 @@ async fn modems(config: &Config) -> Option<Check> {
         .filter(|link| !is_known(link))
         .copied()
         .collect();
-    Some(match missing.is_empty() {
-        true => Check::ok(
+    Some(match (missing.is_empty(), refused) {
+        (true, None) => Check::ok(
             name,
             format!("ModemManager knows that of {}", measured.join(", ")),
         ),
-        false => Check::warn(
+        (true, Some(refused)) => Check::warn(name, refused, RULES),
+        (false, _) => Check::warn(
             name,
             format!(
                 "ModemManager knows none with the link {}",
@@ -48,7 +76,7 @@ async fn modems(config: &Config) -> Option<Check> {
     })
 }
 
-async fn standby(config: &Config) -> Option<Check> {
+async fn standby(config: &Config, refused: Option<String>) -> Option<Check> {
     let links = config.links.iter().filter(|it| it.standby);
     let links: Vec<&str> = links.map(|link| link.name.as_str()).collect();
     if links.is_empty() {
@@ -63,20 +91,25 @@ async fn standby(config: &Config) -> Option<Check> {
         }
         Err(error) => return Some(no_bus(name, &format!("NetworkManager: {error}"))),
     };
-    for link in &links {
-        let problem = match manager.device(link).await {
-            Ok(Some(device)) if device.state != DeviceState::Unmanaged => continue,
-            Ok(_) => format!("NetworkManager does not have {link}"),
-            Err(error) => format!("NetworkManager: {error}"),
-        };
-        let remedy =
-            "`nmcli device` shows what it has; a link needs a connection without autoconnect";
-        return Some(Check::warn(name, problem, remedy));
-    }
-    Some(Check::ok(
-        name,
-        format!("NetworkManager has {}", links.join(", ")),
-    ))
+    let devices = match manager.devices(links.iter().copied()).await {
+        Ok(devices) => devices,
+        Err(error) => return Some(no_bus(name, &format!("NetworkManager: {error}"))),
+    };
+    let is_managed = |link: &str| {
+        let device = devices.get(link);
+        device.is_some_and(|it| it.state != DeviceState::Unmanaged)
+    };
+    Some(
+        match (links.iter().find(|link| !is_managed(link)), refused) {
+            (Some(missing), _) => Check::warn(
+                name,
+                format!("NetworkManager does not have {missing}"),
+                "`nmcli device` shows what it has; a link needs a connection without autoconnect",
+            ),
+            (None, Some(refused)) => Check::warn(name, refused, RULES),
+            (None, None) => Check::ok(name, format!("NetworkManager has {}", links.join(", "))),
+        },
+    )
 }
 
 fn no_bus(name: &str, finding: &str) -> Check {
@@ -86,3 +119,6 @@ fn no_bus(name: &str, finding: &str) -> Check {
         "see that the system's D-Bus runs (`busctl status`)",
     )
 }
+
+const RULES: &str = "mend what is said; a daemon that is not root needs \
+                     contrib/polkit/60-hawser.rules (docs/operations.md)";

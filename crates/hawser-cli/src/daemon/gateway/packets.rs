@@ -1,6 +1,5 @@
 //! Packets of a gateway's clients: the device, the way to the internet, and who has which address.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use anyhow::{Context as _, bail};
 use hawser_config::{IpNet, PacketExit as Wanted, ServeConfig};
 use hawser_front::gateway::{ClientId, DestinationPolicy};
 use hawser_front::packets::{AddressPool, Exchange, MTU};
-use hawser_net::guard::Guard;
 use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, list_links};
 use hawser_net::packet_exit::{ExitKind, PacketExit};
@@ -16,6 +14,8 @@ use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
 use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+use crate::daemon::guard::start_guard;
 
 /// Packets are carried for as long as this lives.
 pub(crate) struct Packets {
@@ -159,12 +159,9 @@ async fn begin(addresses: &[IpNet], kind: ExitKind) -> anyhow::Result<Begun> {
         is_default: false,
     };
     set_up(&device, &wanted).await?;
-    let mut guard = Command::new(std::env::current_exe()?);
-    guard.arg("guard");
     let name = device.clone();
     let beginning = tokio::task::spawn_blocking(move || {
-        let guard = Guard::start(guard).context("can't start a guard")?;
-        anyhow::Ok(PacketExit::begin(&name, &addresses, kind, guard)?)
+        anyhow::Ok(PacketExit::begin(&name, &addresses, kind, start_guard()?)?)
     });
     let exit = beginning.await??;
     let tun = Tun::new(file)?;

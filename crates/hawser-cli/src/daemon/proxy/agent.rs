@@ -1,7 +1,6 @@
 //! The agent: follows the signals of links, so that traffic has left a link before it goes.
 
 mod connecting;
-mod standby;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -12,7 +11,7 @@ use hawser_config::Config;
 use hawser_control::{ModemStatus, SignalSource};
 use hawser_front::connection::SharedDirector;
 use hawser_net::clock;
-use hawser_net::links::{Modem, follow_modems, follow_wifi_signals};
+use hawser_net::links::{Measuring, Modem, follow_modems, follow_wifi_signals};
 use hawser_types::{Instant, Radio, SignalStrength};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,6 +20,7 @@ use self::connecting::Connecting;
 pub(crate) use self::connecting::ShownStandby;
 use super::links::Links;
 use super::rules::{LinkRuleStore, Reading};
+use crate::daemon::guard::start_guard;
 
 /// What follows signals, for as long as this lives.
 pub(crate) struct Agent {
@@ -38,7 +38,7 @@ impl Agent {
         tasks.spawn(keep_time(Arc::clone(rules), links.clone()));
         tasks.spawn(follow_wifi(Arc::clone(rules), links.clone()));
         let modems = ModemReader::new(rules, links);
-        asking.spawn(modems.run(measured(config), end.subscribe()));
+        asking.spawn(modems.run(measuring(config), end.subscribe()));
         Self {
             _tasks: tasks,
             asking,
@@ -79,11 +79,21 @@ impl Agent {
     }
 }
 
-/// How often the signals of which links are to be measured.
-fn measured(config: &Config) -> BTreeMap<String, Duration> {
+/// What modems are to measure.
+fn measuring(config: &Config) -> Measuring {
     let links = config.links.iter();
-    let measured = links.filter_map(|link| Some((link.name.clone(), link.measure_signal?)));
-    measured.collect()
+    let wanted = links.filter_map(|link| Some((link.name.clone(), link.measure_signal?)));
+    let wanted: BTreeMap<_, _> = wanted.collect();
+    if wanted.is_empty() {
+        return Measuring::default();
+    }
+    match start_guard() {
+        Ok(guard) => Measuring::new(wanted, guard),
+        Err(error) => {
+            tracing::warn!("modems do not measure their signals: {error:#}");
+            Measuring::default()
+        }
+    }
 }
 
 /// Brings links back in time, and forgets the signals of those that are gone: when they are back,
@@ -138,11 +148,11 @@ impl ModemReader {
         }
     }
 
-    async fn run(mut self, measured: BTreeMap<String, Duration>, mut end: watch::Receiver<()>) {
+    async fn run(mut self, measuring: Measuring, mut end: watch::Receiver<()>) {
         let ended = async {
             let _ = end.changed().await;
         };
-        follow_modems(measured, |modems| self.tell(modems), ended).await;
+        follow_modems(measuring, |modems| self.tell(modems), ended).await;
     }
 
     /// Takes in what is said of links of this machine.
@@ -158,6 +168,7 @@ impl ModemReader {
             let status = ModemStatus {
                 state: modem.state,
                 technology: modem.technology.map(str::to_owned),
+                reason: modem.problem,
             };
             (modem.link, status)
         });

@@ -1,7 +1,6 @@
 //! `hawser up --capture lan:INTERFACE`: hosts behind this machine, of which it is the router.
 
 use std::net::IpAddr;
-use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -9,7 +8,6 @@ use hawser_front::name_stub::{NameStub, StubPort};
 use hawser_front::proxy::ProxyCounters;
 use hawser_front::redirect::{Forwarded, RedirectServer};
 use hawser_front::transport::Dialer;
-use hawser_net::guard::Guard;
 use hawser_net::lan::{
     LanPlan, LanPorts, LanRouting, check, check_system, listen, listen_for_names,
 };
@@ -18,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::direct::ConnectionRules;
+use crate::daemon::guard::start_guard;
 
 /// The interfaces that are wanted, and that can be used.
 #[derive(Clone, Debug)]
@@ -112,9 +111,7 @@ impl LanCapture {
         families: impl Iterator<Item = IpAddr>,
         names: &NameStub,
     ) -> anyhow::Result<LanRouted> {
-        let mut guard = Command::new(std::env::current_exe()?);
-        guard.arg("guard");
-        let guard = Guard::start(guard).context("can't start a guard")?;
+        let guard = start_guard()?;
         let plan = LanPlan {
             interfaces: self.lans.interfaces.clone(),
             device: device.to_owned(),

@@ -1,19 +1,19 @@
 //! Has NetworkManager connect the links on standby, and disconnect them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hawser_control::StandbyStatus;
-use hawser_director::Health;
+use hawser_director::{Health, LinkReport};
 use hawser_front::connection::SharedDirector;
-use hawser_net::network_manager::{DeviceState, NetworkManager};
+use hawser_net::network_manager::{self, DeviceState, NetworkManager};
 use hawser_net::{BusError, clock};
+use hawser_sched::standby::{Action, Device, Standby};
 use hawser_types::{Instant, LimitedBy, Permission};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::standby::{Action, Device, Standby};
 use crate::daemon::proxy::links::Links;
 
 /// What is shown of the links on standby, by their names.
@@ -25,6 +25,10 @@ pub(super) struct Connecting {
     director: SharedDirector,
     /// None while it does not run.
     manager: Option<NetworkManager>,
+    /// True if it lets this program connect links.
+    is_allowed: bool,
+    /// The links' devices, as of the latest answer.
+    devices: BTreeMap<String, network_manager::Device>,
     asked_at: Option<Instant>,
     shown: ShownStandby,
 }
@@ -35,6 +39,8 @@ impl Connecting {
             standby: Standby::new(links),
             director,
             manager: None,
+            is_allowed: false,
+            devices: BTreeMap::new(),
             asked_at: None,
             shown,
         }
@@ -56,6 +62,10 @@ impl Connecting {
                 () = sleep(LOOK_EVERY) => {}
             }
         }
+        // It may have changed since the latest look.
+        let now = clock::now();
+        let is_needed = self.is_needed(now);
+        self.standby.handle_need(now, is_needed);
         while let Some(action) = self.standby.poll_end() {
             self.act(action).await;
         }
@@ -63,7 +73,7 @@ impl Connecting {
 
     async fn look(&mut self) {
         let now = clock::now();
-        let is_needed = self.is_needed();
+        let is_needed = self.is_needed(now);
         self.standby.handle_need(now, is_needed);
         let is_busy = is_needed || self.standby.has_own();
         let pause = if is_busy { LOOK_EVERY } else { ASK_EVERY };
@@ -78,13 +88,23 @@ impl Connecting {
     }
 
     /// True if no link is well but those that this has connected.
-    fn is_needed(&self) -> bool {
+    fn is_needed(&mut self, now: Instant) -> bool {
         let about_to_go = Permission::Reserve(LimitedBy::Signal).rank();
         let report = self.director.report();
-        !report.links.iter().any(|it| {
-            let is_well = it.health == Health::Sound && it.permission.rank() < about_to_go;
-            is_well && !self.standby.is_own(&it.link.name)
-        })
+        let is_well =
+            |it: &&LinkReport| it.health == Health::Sound && it.permission.rank() < about_to_go;
+        let well = report.links.iter().filter(is_well);
+        let well: BTreeSet<&str> = well.map(|it| it.link.name.as_str()).collect();
+        let links = self
+            .standby
+            .links()
+            .filter(|link| self.standby.is_own(link));
+        let own: Vec<String> = links.map(str::to_owned).collect();
+        for link in &own {
+            let is_well = well.contains(link.as_str());
+            self.standby.handle_health(now, link, is_well);
+        }
+        well.iter().all(|link| self.standby.is_own(link))
     }
 
     /// Asks NetworkManager for all links.
@@ -106,30 +126,39 @@ impl Connecting {
 
     async fn ask_for_all(&mut self) -> Result<Vec<(String, Device)>, BusError> {
         if self.manager.is_none() {
-            self.manager = NetworkManager::find().await?;
+            (self.manager, self.is_allowed) = (NetworkManager::find().await?, false);
         }
         let Some(manager) = &self.manager else {
-            self.standby.handle_absence();
+            self.standby.handle_absence(ABSENT);
             return Ok(Vec::new());
         };
-        let mut devices = Vec::new();
-        for link in self.standby.links() {
-            let device = match manager.device(link).await?.map(|it| it.state) {
-                None => Device::Unavailable("NetworkManager knows no such link"),
-                Some(DeviceState::Unmanaged) => {
-                    Device::Unavailable("NetworkManager leaves it to others")
-                }
-                Some(DeviceState::Unavailable) => {
-                    Device::Unavailable("it has no carrier, no SIM card, or its radio is off")
-                }
-                Some(DeviceState::Disconnected { by_user }) => Device::Disconnected { by_user },
-                Some(DeviceState::Active { connection, is_up }) => {
-                    Device::Active { connection, is_up }
-                }
-            };
-            devices.push((link.to_owned(), device));
+        if !self.is_allowed {
+            self.is_allowed = manager.is_allowed().await?;
         }
-        Ok(devices)
+        self.devices = manager.devices(self.standby.links()).await?;
+        let links = self.standby.links();
+        let said = links.map(|link| (link.to_owned(), self.said(self.devices.get(link))));
+        Ok(said.collect())
+    }
+
+    /// What NetworkManager says of a device.
+    fn said(&self, device: Option<&network_manager::Device>) -> Device {
+        let unavailable = |reason: &str| Device::Unavailable(reason.to_owned());
+        match device.map(|it| &it.state) {
+            None => unavailable(UNKNOWN),
+            Some(DeviceState::Unmanaged) => unavailable("NetworkManager leaves it to others"),
+            Some(DeviceState::Unavailable) => {
+                unavailable("it has no carrier, no SIM card, or its radio is off")
+            }
+            Some(DeviceState::Disconnected { .. }) if !self.is_allowed => {
+                unavailable("NetworkManager does not let this user connect links")
+            }
+            Some(&DeviceState::Disconnected { by_user }) => Device::Disconnected { by_user },
+            Some(DeviceState::Active { connection, is_up }) => Device::Active {
+                connection: connection.clone(),
+                is_up: *is_up,
+            },
+        }
     }
 
     /// It is looked for again with the next question.
@@ -137,14 +166,14 @@ impl Connecting {
         if self.manager.take().is_some() {
             tracing::warn!(%error, "NetworkManager is not asked for links any more");
         }
-        self.standby.handle_absence();
+        let reason = format!("NetworkManager does not answer: {error}");
+        self.standby.handle_absence(&reason);
     }
 
     async fn act(&mut self, action: Action) {
         match action {
             Action::Connect(link) => {
                 let made = self.connect(&link).await;
-                let made = made.map_err(|error| error.to_string());
                 match &made {
                     Ok(_) => tracing::info!(link, "connecting it: no other link is well"),
                     Err(error) => tracing::warn!(link, error, "it can't be connected"),
@@ -158,6 +187,8 @@ impl Connecting {
                 };
                 match ended {
                     Ok(()) => tracing::info!(link, "disconnecting it: it is not needed"),
+                    // It is tried again when NetworkManager answers.
+                    Err(error) if !error.is_of_one_question() => return self.lose(&error),
                     Err(error) => tracing::warn!(link, %error, "it can't be disconnected"),
                 }
                 self.standby.handle_disconnected(&link);
@@ -165,21 +196,31 @@ impl Connecting {
         }
     }
 
-    async fn connect(&self, link: &str) -> anyhow::Result<String> {
-        let manager = self.manager.as_ref();
-        let manager = manager.ok_or_else(|| anyhow::anyhow!("NetworkManager does not run"))?;
-        let device = manager.device(link).await?;
-        let device = device.ok_or_else(|| anyhow::anyhow!("NetworkManager knows no such link"))?;
-        Ok(manager.connect(&device).await?)
+    /// Returns the name of the connection, or what it fails by.
+    async fn connect(&self, link: &str) -> Result<String, String> {
+        match (&self.manager, self.devices.get(link)) {
+            (None, _) => Err(ABSENT.to_owned()),
+            (_, None) => Err(UNKNOWN.to_owned()),
+            (Some(manager), Some(device)) => {
+                let made = manager.connect(device).await;
+                made.map_err(|error| error.to_string())
+            }
+        }
     }
 
     fn show(&self) {
         let links = self.standby.links();
-        let shown = links.filter_map(|link| Some((link.to_owned(), self.standby.status(link)?)));
+        let shown = links.filter_map(|link| {
+            let (state, reason) = self.standby.status(link)?;
+            let reason = reason.map(str::to_owned);
+            Some((link.to_owned(), StandbyStatus { state, reason }))
+        });
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown.collect();
     }
 }
 
+const ABSENT: &str = "NetworkManager does not run";
+const UNKNOWN: &str = "NetworkManager knows no such link";
 /// What makes links suspect gives no notice.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// NetworkManager, while nothing is to be done.

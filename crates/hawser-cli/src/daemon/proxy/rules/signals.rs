@@ -236,6 +236,7 @@ mod tests {
             let modem = ModemStatus {
                 state,
                 technology: None,
+                reason: None,
             };
             signals.set_modems(BTreeMap::from([("wwan0".to_owned(), modem)]));
             assert_eq!(signals.to_leave().contains("wwan0"), is_left, "{state}");

@@ -1,23 +1,24 @@
-//! When links are connected that the user wants only while no other is well.
+//! When to connect links that the user wants only while no other is well.
 
 use std::time::Duration;
 
-use hawser_control::{StandbyState, StandbyStatus};
-use hawser_types::Instant;
+use hawser_types::{Instant, StandbyState};
 
 /// Decides which links on standby to connect and to disconnect.
 ///
-/// The contract: tell by [`Self::handle_need`] whether a link is needed, and by
-/// [`Self::handle_device`] what NetworkManager says of each link; then do what
-/// [`Self::poll_action`] says and tell the outcome, until it says nothing. Call again about once a
-/// second, and when something has changed.
+/// The links are connected by another program, the *manager*. The contract: tell by
+/// [`Self::handle_need`] whether a link is needed, and by [`Self::handle_device`] what the manager
+/// says of each link; then do what [`Self::poll_action`] says and tell the outcome, until it says
+/// nothing. Call again about once a second, and when something has changed.
 ///
 /// A link that others have connected is theirs: it is never disconnected. One that the user
 /// disconnects stays so until it is needed anew.
 #[derive(Debug)]
-pub(super) struct Standby {
+pub struct Standby {
     /// In the user's order.
     links: Vec<(String, Reserve)>,
+    /// Why nothing is known of any link, where the manager does not answer.
+    absence: Option<String>,
     /// Time since when the links that are no standby have not been enough.
     needed_since: Option<Instant>,
     /// Time since when they have been enough.
@@ -26,29 +27,45 @@ pub(super) struct Standby {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub enum Action {
     /// Connect this link; the outcome goes to [`Standby::handle_connected`].
     Connect(String),
-    /// End this connection of NetworkManager's.
-    Disconnect { link: String, connection: String },
+    /// End the connection of a link; then call [`Standby::handle_disconnected`].
+    Disconnect {
+        /// The link.
+        link: String,
+        /// The manager's name for the connection.
+        connection: String,
+    },
 }
 
-/// What NetworkManager says of a link.
+/// What the manager says of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Device {
+pub enum Device {
     /// It cannot be connected, for this reason.
-    Unavailable(&'static str),
-    /// It is there and not connected; `by_user`: since the user wanted that.
-    Disconnected { by_user: bool },
-    /// It has this connection, which is complete or on its way.
-    Active { connection: String, is_up: bool },
+    Unavailable(String),
+    /// It is there and not connected.
+    Disconnected {
+        /// True if the user wanted that.
+        by_user: bool,
+    },
+    /// It is connected, or on its way there.
+    Active {
+        /// The manager's name for the connection. A later one has another, also of a manager that
+        /// was started anew.
+        connection: String,
+        /// True if the connection is complete.
+        is_up: bool,
+    },
 }
 
 #[derive(Debug, Default)]
 struct Reserve {
     device: Option<Device>,
-    /// The connection that this has made, by NetworkManager's name for it.
+    /// The connection that this has made, by the manager's name for it.
     own: Option<String>,
+    /// Time since when the connection that this has made has not been well.
+    unwell_since: Option<Instant>,
     /// True if the user has disconnected it while it was needed.
     is_dismissed: bool,
     failures: u32,
@@ -58,28 +75,30 @@ struct Reserve {
 }
 
 impl Standby {
-    pub(super) fn new(links: Vec<String>) -> Self {
+    /// Nothing is known of these links yet; the first that can be connected is taken.
+    pub fn new(links: Vec<String>) -> Self {
         let links = links.into_iter().map(|link| (link, Reserve::default()));
         Self {
             links: links.collect(),
+            absence: None,
             needed_since: None,
             enough_since: None,
         }
     }
 
     /// Returns the links on standby.
-    pub(super) fn links(&self) -> impl Iterator<Item = &str> {
+    pub fn links(&self) -> impl Iterator<Item = &str> {
         self.links.iter().map(|(link, _)| link.as_str())
     }
 
     /// True if this has connected the link.
-    pub(super) fn is_own(&self, link: &str) -> bool {
+    pub fn is_own(&self, link: &str) -> bool {
         let mut links = self.links.iter();
         links.any(|(name, it)| name == link && it.own.is_some())
     }
 
     /// Takes in whether all other links together are not enough.
-    pub(super) fn handle_need(&mut self, now: Instant, is_needed: bool) {
+    pub fn handle_need(&mut self, now: Instant, is_needed: bool) {
         if is_needed {
             self.needed_since.get_or_insert(now);
             self.enough_since = None;
@@ -92,9 +111,20 @@ impl Standby {
         }
     }
 
-    /// Takes in what NetworkManager says of a link.
-    pub(super) fn handle_device(&mut self, now: Instant, link: &str, device: Device) {
+    /// Takes in whether a link that this has connected is well: it answers, and its signal is good.
+    pub fn handle_health(&mut self, now: Instant, link: &str, is_well: bool) {
+        if let Some(it) = self.of(link) {
+            match is_well {
+                true => it.unwell_since = None,
+                false => drop(it.unwell_since.get_or_insert(now)),
+            }
+        }
+    }
+
+    /// Takes in what the manager says of a link.
+    pub fn handle_device(&mut self, now: Instant, link: &str, device: Device) {
         let is_needed = self.needed_since.is_some();
+        self.absence = None;
         let Some(it) = self.of(link) else {
             return;
         };
@@ -117,26 +147,25 @@ impl Standby {
         it.device = Some(device);
     }
 
-    /// Takes in that NetworkManager is not there: nothing is known of any link.
-    pub(super) fn handle_absence(&mut self) {
+    /// Takes in that the manager does not answer, for this reason. What it was asked for before
+    /// still holds when it answers again, if it is the same one.
+    pub fn handle_absence(&mut self, reason: &str) {
+        self.absence = Some(reason.to_owned());
         for (_, it) in &mut self.links {
-            (it.device, it.own) = (None, None);
+            it.device = None;
         }
     }
 
-    /// Takes in the outcome of [`Action::Connect`]: NetworkManager's name of the connection.
-    pub(super) fn handle_connected(
-        &mut self,
-        now: Instant,
-        link: &str,
-        made: Result<String, String>,
-    ) {
+    /// Takes in the outcome of [`Action::Connect`]: the manager's name for the connection, or why
+    /// there is none.
+    pub fn handle_connected(&mut self, now: Instant, link: &str, made: Result<String, String>) {
         let Some(it) = self.of(link) else {
             return;
         };
         match made {
             Ok(connection) => {
                 it.own = Some(connection.clone());
+                it.unwell_since = Some(now);
                 it.device = Some(Device::Active {
                     connection,
                     is_up: false,
@@ -147,20 +176,22 @@ impl Standby {
     }
 
     /// Takes in that a connection was ended.
-    pub(super) fn handle_disconnected(&mut self, link: &str) {
+    pub fn handle_disconnected(&mut self, link: &str) {
         if let Some(it) = self.of(link) {
             (it.own, it.device) = (None, None);
         }
     }
 
     /// Returns what to do now.
-    pub(super) fn poll_action(&self, now: Instant) -> Option<Action> {
+    pub fn poll_action(&self, now: Instant) -> Option<Action> {
         let is_due = |since: Option<Instant>, after| since.is_some_and(|it| it + after <= now);
         if is_due(self.enough_since, QUIET) {
             return self.to_disconnect();
         }
+        let is_tried = |it: &Reserve| it.own.is_some() && !is_due(it.unwell_since, PROOF);
+        let mut links = self.links.iter();
         // One at a time.
-        if !is_due(self.needed_since, HESITATION) || self.has_own() {
+        if !is_due(self.needed_since, HESITATION) || links.any(|(_, it)| is_tried(it)) {
             return None;
         }
         let mut links = self.links.iter();
@@ -169,24 +200,22 @@ impl Standby {
     }
 
     /// Returns what to disconnect at the end: what this has connected, unless it is needed.
-    pub(super) fn poll_end(&self) -> Option<Action> {
+    pub fn poll_end(&self) -> Option<Action> {
         self.enough_since.and_then(|_| self.to_disconnect())
     }
 
     /// True if this has connected any link.
-    pub(super) fn has_own(&self) -> bool {
+    pub fn has_own(&self) -> bool {
         self.links.iter().any(|(_, it)| it.own.is_some())
     }
 
-    /// Returns what is shown of a link.
-    pub(super) fn status(&self, link: &str) -> Option<StandbyStatus> {
+    /// Returns what is shown of a link: its state, and why it cannot be connected or what the latest
+    /// attempt has failed by. `None` if it is not on standby.
+    pub fn status(&self, link: &str) -> Option<(StandbyState, Option<&str>)> {
         let (_, it) = self.links.iter().find(|(name, _)| name == link)?;
-        let (state, reason) = match (&it.device, &it.own) {
-            (None, _) => (
-                StandbyState::Unavailable,
-                Some("NetworkManager does not run"),
-            ),
-            (Some(Device::Unavailable(why)), _) => (StandbyState::Unavailable, Some(*why)),
+        Some(match (&it.device, &it.own) {
+            (None, _) => (StandbyState::Unavailable, self.absence.as_deref()),
+            (Some(Device::Unavailable(why)), _) => (StandbyState::Unavailable, Some(why)),
             (Some(Device::Active { is_up: false, .. }), Some(_)) => {
                 (StandbyState::Connecting, None)
             }
@@ -194,16 +223,13 @@ impl Standby {
             (Some(Device::Active { .. }), None) => (StandbyState::ByOthers, None),
             (Some(_), _) if it.is_dismissed => (StandbyState::Dismissed, None),
             (Some(_), _) => (StandbyState::Waiting, it.problem.as_deref()),
-        };
-        Some(StandbyStatus {
-            state,
-            reason: reason.map(str::to_owned),
         })
     }
 
     fn to_disconnect(&self) -> Option<Action> {
-        let mut links = self.links.iter();
-        links.find_map(|(link, it)| {
+        let links = self.links.iter();
+        let mut known = links.filter(|(_, it)| it.device.is_some());
+        known.find_map(|(link, it)| {
             Some(Action::Disconnect {
                 link: link.clone(),
                 connection: it.own.clone()?,
@@ -233,6 +259,9 @@ impl Reserve {
 
 /// How long a link is needed before it is connected: others may be back by then.
 const HESITATION: Duration = Duration::from_secs(1);
+/// How long a link that was connected may take until it is well, and how long it may be unwell
+/// later, before another is connected as well. Modems and DHCP take some 10 s.
+const PROOF: Duration = Duration::from_secs(30);
 /// How long a link is not needed before it is disconnected. A signal that swings, or a train in a
 /// hilly country, would else connect and disconnect a modem all the time.
 const QUIET: Duration = Duration::from_secs(120);
@@ -289,7 +318,7 @@ mod tests {
     }
 
     fn state(standby: &Standby) -> StandbyState {
-        standby.status("a").unwrap().state
+        standby.status("a").unwrap().0
     }
 
     #[test]
@@ -302,12 +331,30 @@ mod tests {
         assert_eq!(standby.poll_action(at(11)), connect("a"));
         standby.handle_connected(at(11), "a", Ok("/1".to_owned()));
         assert_eq!(state(&standby), StandbyState::Connecting);
-        assert_eq!(standby.poll_action(at(99)), None);
+        assert_eq!(standby.poll_action(at(40)), None);
         standby.handle_device(at(12), "a", active("/1"));
         assert_eq!(
             (state(&standby), standby.is_own("a")),
             (StandbyState::Connected, true)
         );
+    }
+
+    #[test]
+    fn a_connected_link_that_leads_nowhere_has_the_next_one_connected() {
+        let mut standby = connected();
+        standby.handle_health(at(2), "a", false);
+        assert_eq!(standby.poll_action(at(30)), None);
+        assert_eq!(standby.poll_action(at(31)), connect("b"));
+        standby.handle_health(at(31), "a", true);
+        standby.handle_health(at(40), "a", false);
+        assert_eq!(standby.poll_action(at(69)), None);
+        assert_eq!(standby.poll_action(at(70)), connect("b"));
+        standby.handle_connected(at(70), "b", Ok("/2".to_owned()));
+        assert_eq!(standby.poll_action(at(71)), None);
+        standby.handle_need(at(71), false);
+        assert_eq!(standby.poll_action(at(191)), disconnect("/1"));
+        standby.handle_disconnected("a");
+        assert!(standby.poll_action(at(191)).is_some(), "the other one");
     }
 
     #[test]
@@ -339,16 +386,13 @@ mod tests {
         standby.handle_device(at(20), "a", active("/7"));
         assert_eq!(state(&standby), StandbyState::ByOthers);
         standby.handle_need(at(21), false);
-        assert_eq!(
-            (standby.poll_action(at(999)), standby.poll_end()),
-            (None, None)
-        );
+        assert_eq!((standby.poll_action(at(999)), standby.poll_end()), NOTHING);
     }
 
     #[test]
     fn failures_are_repeated_ever_more_rarely_and_others_are_tried_meanwhile() {
         let mut standby = standby();
-        standby.handle_device(at(0), "b", Device::Unavailable("it has no carrier"));
+        standby.handle_device(at(0), "b", Device::Unavailable("no carrier".to_owned()));
         standby.handle_need(at(0), true);
         let mut now = 1;
         for pause in [15, 30, 60, 120, 240, 480, 960, 960] {
@@ -358,10 +402,7 @@ mod tests {
             now += pause;
         }
         let shown = standby.status("a").unwrap();
-        assert_eq!(
-            (shown.state, shown.reason.as_deref()),
-            (StandbyState::Waiting, Some("no SIM card"))
-        );
+        assert_eq!(shown, (StandbyState::Waiting, Some("no SIM card")));
         standby.handle_device(at(now - 1), "b", off());
         assert_eq!(standby.poll_action(at(now - 1)), connect("b"));
     }
@@ -375,13 +416,22 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_gone_has_no_connection_of_ours() {
+    fn a_manager_that_does_not_answer_is_asked_for_nothing_until_it_does() {
         let mut standby = connected();
-        standby.handle_absence();
-        assert_eq!(
-            (state(&standby), standby.is_own("a")),
-            (StandbyState::Unavailable, false)
-        );
-        assert_eq!(standby.poll_action(at(99)), None);
+        standby.handle_absence("it hangs");
+        let shown = (StandbyState::Unavailable, Some("it hangs"));
+        assert_eq!(standby.status("a"), Some(shown));
+        standby.handle_need(at(10), false);
+        assert_eq!((standby.poll_action(at(999)), standby.poll_end()), NOTHING);
+        // The same one.
+        standby.handle_device(at(999), "a", active("/1"));
+        assert_eq!(standby.poll_action(at(999)), disconnect("/1"));
+        // Another, whose connections have other names.
+        standby.handle_absence("it does not run");
+        standby.handle_device(at(1000), "a", active("/other/1"));
+        assert_eq!((standby.poll_action(at(1000)), standby.poll_end()), NOTHING);
+        assert_eq!(state(&standby), StandbyState::ByOthers);
     }
+
+    const NOTHING: (Option<Action>, Option<Action>) = (None, None);
 }

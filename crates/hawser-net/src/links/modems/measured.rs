@@ -1,0 +1,122 @@
+//! What ModemManager was asked to measure, and how that ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::bus::{BusError, Service, property};
+
+/// Modems that measure since this program has asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    /// The bus's name for the ModemManager that was asked.
+    owner: String,
+    /// The seconds between measurements, by ModemManager's names for modems.
+    modems: BTreeMap<String, u32>,
+}
+
+impl Measured {
+    fn by(owner: &str) -> Self {
+        Self {
+            owner: owner.to_owned(),
+            modems: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in that `service` is asked to have a modem measure, so many seconds apart. What another
+    /// service was asked for is void.
+    pub(super) fn insert(&mut self, service: &Service, path: &str, seconds: u32) {
+        if self.owner != service.owner() {
+            *self = Self::by(service.owner());
+        }
+        self.modems.insert(path.to_owned(), seconds);
+    }
+
+    /// Takes in that a modem was not asked after all.
+    pub(super) fn remove(&mut self, path: &str) {
+        self.modems.remove(path);
+    }
+
+    /// Forgets modems that are gone.
+    pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.modems.retain(|path, _| is_there(path));
+    }
+
+    /// Has modems measure no longer, where what was asked for still holds.
+    pub(crate) async fn end(self) -> Result<(), BusError> {
+        let service = Service::find(NAME).await?;
+        let Some(service) = service.filter(|it| it.owner() == self.owner) else {
+            return Ok(());
+        };
+        let mut ended = Ok(());
+        for (path, seconds) in self.modems {
+            // A modem that is gone measures nothing.
+            let Ok(signal) = service.properties(&path, SIGNAL).await else {
+                continue;
+            };
+            if property(&signal, "Rate") == Some(seconds) {
+                ended = ended.and(set_up(&service, &path, 0).await);
+            }
+        }
+        ended
+    }
+}
+
+/// One line: neither names on a bus nor those of objects have blanks or `=` in them.
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.owner)?;
+        let mut modems = self.modems.iter();
+        modems.try_for_each(|(path, seconds)| write!(f, " {path}={seconds}"))
+    }
+}
+
+/// A line that is none.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotMeasured;
+
+impl FromStr for Measured {
+    type Err = NotMeasured;
+
+    fn from_str(line: &str) -> Result<Self, NotMeasured> {
+        let mut words = line.split(' ');
+        let owner = words.next().filter(|it| !it.is_empty());
+        let modem = |word: &str| {
+            let (path, seconds) = word.split_once('=').ok_or(NotMeasured)?;
+            let seconds = seconds.parse().map_err(|_| NotMeasured)?;
+            Ok((path.to_owned(), seconds))
+        };
+        Ok(Self {
+            owner: owner.ok_or(NotMeasured)?.to_owned(),
+            modems: words.map(modem).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Has a modem measure its signal so many seconds apart; 0 ends it.
+pub(super) async fn set_up(service: &Service, path: &str, seconds: u32) -> Result<(), BusError> {
+    service.call(path, SIGNAL, "Setup", &(seconds,)).await
+}
+
+pub(super) const NAME: &str = "org.freedesktop.ModemManager1";
+/// The interface of a modem that tells its signal.
+pub(super) const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_guard_is_told_comes_back() {
+        let mut measured = Measured::by(":1.7");
+        assert_eq!(measured.to_string().parse(), Ok(measured.clone()));
+        for (number, seconds) in [(0, 5), (12, 60)] {
+            measured.modems.insert(format!("/Modem/{number}"), seconds);
+        }
+        assert_eq!(measured.to_string(), ":1.7 /Modem/0=5 /Modem/12=60");
+        assert_eq!(measured.to_string().parse(), Ok(measured));
+        for wrong in ["", ":1.7 /Modem/0", ":1.7 /Modem/0=often"] {
+            assert_eq!(wrong.parse::<Measured>(), Err(NotMeasured), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Having ModemManager measure signals, for as long as this program runs.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::measured::{Measured, SIGNAL, set_up};
+use crate::bus::{Interfaces, Service, property};
+use crate::guard::Guard;
+
+/// Asks ModemManager to measure the signals of modems. A guard ends that when this program ends,
+/// however it ends.
+#[derive(Debug, Default)]
+pub struct Measuring {
+    /// How often, by the names of links.
+    wanted: BTreeMap<String, Duration>,
+    guard: Option<Guard>,
+    measured: Measured,
+    /// Modems that were asked about in vain.
+    refused: BTreeMap<String, Refusal>,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    reason: String,
+    /// Not asked before that time.
+    until: Instant,
+}
+
+impl Measuring {
+    /// Measures the signals of the links `wanted`, so often; `guard` ends it.
+    pub fn new(wanted: BTreeMap<String, Duration>, guard: Guard) -> Self {
+        Self {
+            wanted,
+            guard: Some(guard),
+            ..Self::default()
+        }
+    }
+
+    /// Asks for what is wanted of a modem, unless another program has asked for some interval of
+    /// its own.
+    pub(super) async fn ask<'a>(
+        &mut self,
+        service: &Service,
+        path: &str,
+        modem: &Interfaces,
+        mut links: impl Iterator<Item = &'a String>,
+    ) {
+        let Some(every) = links.find_map(|link| self.wanted.get(link)) else {
+            return;
+        };
+        let rate = modem.get(SIGNAL).and_then(|it| property(it, "Rate"));
+        let is_off = rate == Some(0_u32);
+        let is_refused = self.refused.get(path).is_some_and(Refusal::holds);
+        if !is_off || is_refused {
+            return;
+        }
+        let seconds = u32::try_from(every.as_secs()).unwrap_or(u32::MAX).max(1);
+        self.measured.insert(service, path, seconds);
+        // The guard hears of it before it happens.
+        if let Err(error) = self.tell_guard() {
+            return self.refuse(path, format!("what would end that is gone: {error}"));
+        }
+        match set_up(service, path, seconds).await {
+            Ok(()) => drop(self.refused.remove(path)),
+            Err(error) => {
+                // Without an answer it may have happened.
+                if error.is_of_one_question() {
+                    self.measured.remove(path);
+                    let _ = self.tell_guard();
+                }
+                self.refuse(path, error.to_string());
+            }
+        }
+    }
+
+    fn tell_guard(&mut self) -> io::Result<()> {
+        let guard = self.guard.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        guard.end_measuring(&self.measured)
+    }
+
+    fn refuse(&mut self, path: &str, reason: String) {
+        tracing::warn!(reason, "a modem's signal is not measured");
+        let until = Instant::now() + ASK_AGAIN;
+        let refusal = Refusal { reason, until };
+        self.refused.insert(path.to_owned(), refusal);
+    }
+
+    /// Returns why a modem does not measure although that is wanted.
+    pub(super) fn refusal(&self, path: &str) -> Option<&str> {
+        self.refused.get(path).map(|it| it.reason.as_str())
+    }
+
+    /// Forgets modems that are gone.
+    pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.measured.keep(&is_there);
+        self.refused.retain(|path, _| is_there(path));
+    }
+
+    /// Ends it.
+    pub(super) async fn end(self) {
+        // The guard does little, and is waited for.
+        let _ = tokio::task::spawn_blocking(move || drop(self.guard)).await;
+    }
+}
+
+impl Refusal {
+    fn holds(&self) -> bool {
+        Instant::now() < self.until
+    }
+}
+
+/// After a refusal: the user may have changed what led to it.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
