@@ -50,8 +50,8 @@ pub use render::{
     render_links, render_policy, render_status, render_streams, render_why, size, span,
 };
 pub use session_status::{
-    ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionState,
-    SessionStatus, StreamStatus, Transport, TransportStatus,
+    ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionRoute,
+    SessionState, SessionStatus, StreamStatus, Transport, TransportStatus,
 };
 pub use signal::{ModemStatus, SignalSource, SignalStatus};
 pub use snapshot::{

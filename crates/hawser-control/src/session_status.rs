@@ -29,6 +29,10 @@ pub struct SessionStatus {
     /// True if the far end is the gateway of this client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_with_gateway: bool,
+    /// Way of large amounts that this end sends to a host that is met at a gateway; `None` of other
+    /// sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<SessionRoute>,
     /// The policy that chooses links.
     pub scheduler: String,
     /// True if the gateway places what it sends by that policy too, unless it is `auto`, and false
@@ -123,6 +127,17 @@ pub enum SessionState {
     Interrupted,
     /// The remaining data is being delivered.
     Closing,
+}
+
+/// Way of a session between two hosts that meet at a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SessionRoute {
+    /// Through the gateway.
+    Relayed,
+    /// Past it, over UDP.
+    Direct,
 }
 
 /// One way to the far end: a link of this machine and an address of the other.
@@ -334,6 +349,7 @@ words! {
         Interrupted => "interrupted",
         Closing => "closing",
     }
+    SessionRoute { Relayed => "relayed", Direct => "direct" }
     PathState { Connecting => "connecting", Up => "up", Suspect => "suspect", Dead => "dead" }
     PathStanding {
         Full => "full",

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hawser_net::association::Token;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::gateway::{Gateway, OpenToClientError};
 use hawser_net::identity::PublicKey;
@@ -45,6 +46,10 @@ pub enum Purpose {
     BeMet,
     /// A connection to the client with this key; or, from a gateway, one of that client.
     Meet([u8; PublicKey::LENGTH]),
+    /// A gateway is to tell from where datagrams with this token come.
+    Observe(Token),
+    /// The other host tells where its UDP sockets are seen, and wants to hear the same.
+    Punch,
 }
 
 impl Purpose {
@@ -61,6 +66,8 @@ impl Purpose {
             }
             [OPENING_BE_MET] => Some(Self::BeMet),
             [OPENING_MEET, key @ ..] => Some(Self::Meet(key.try_into().ok()?)),
+            [OPENING_OBSERVE, token @ ..] => Some(Self::Observe(token.try_into().ok()?)),
+            [OPENING_PUNCH] => Some(Self::Punch),
             [OPENING_REASONS] => Some(Self::Reasons(None)),
             [OPENING_REASONS, stream @ ..] => {
                 let stream = u64::from_be_bytes(stream.try_into().ok()?);
@@ -87,6 +94,12 @@ impl Purpose {
                 opening.extend(key);
                 opening.into()
             }
+            Self::Observe(token) => {
+                let mut opening = vec![OPENING_OBSERVE];
+                opening.extend(token);
+                opening.into()
+            }
+            Self::Punch => Bytes::from_static(&[OPENING_PUNCH]),
             Self::Reasons(stream) => {
                 let mut opening = vec![OPENING_REASONS];
                 opening.extend(stream.iter().flat_map(|it| it.value().to_be_bytes()));
@@ -411,6 +424,8 @@ const OPENING_SOURCE: u8 = 0x12;
 const OPENING_REASONS: u8 = 0x13;
 const OPENING_BE_MET: u8 = 0x15;
 const OPENING_MEET: u8 = 0x16;
+const OPENING_OBSERVE: u8 = 0x17;
+const OPENING_PUNCH: u8 = 0x18;
 const MAX_READ: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -427,6 +442,8 @@ mod tests {
             Purpose::Reasons(Some(StreamId::new(7))),
             Purpose::BeMet,
             Purpose::Meet([7; 32]),
+            Purpose::Observe([7; 16]),
+            Purpose::Punch,
         ] {
             assert_eq!(Purpose::of(&purpose.opening()), Some(purpose));
         }

@@ -28,3 +28,4 @@ mod testing;
 pub mod this_machine;
 mod token_bucket;
 pub mod transport;
+mod udp_addresses;

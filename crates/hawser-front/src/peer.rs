@@ -18,6 +18,7 @@ mod named;
 mod names;
 mod offers;
 mod peers;
+mod punching;
 mod remote;
 mod reserved;
 mod sessions;

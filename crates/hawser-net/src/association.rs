@@ -22,6 +22,7 @@ mod receiver;
 mod seal;
 mod socket;
 mod timers;
+mod tokens;
 
 use std::io;
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ use keyed_endpoint::KeyedEndpoint;
 use keyed_endpoints::KeyedEndpoints;
 use places::Places;
 pub use seal::Seal;
+pub use tokens::{Sightings, Token};
 
 /// One end of any number of associations: its sockets, and the tasks that drive them.
 ///
@@ -175,6 +177,17 @@ impl AssociationEndpoint {
     /// The session of these keys is over: they are forgotten as soon as no association needs them.
     pub fn disown(&self, keys: &[KeyId]) {
         self.endpoints.disown(keys);
+    }
+
+    /// Sends a datagram that is not sealed from every place that may lead there. It may be lost.
+    pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
+        self.places().send_unsealed(remote, bytes);
+    }
+
+    /// Waits for datagrams that consist of this token. `None` if it is waited for already, or if
+    /// there are too many.
+    pub fn wait_for_token(&self, token: Token) -> Option<Sightings> {
+        self.endpoints.tokens().wait(token)
     }
 
     /// The memory that all associations take, about, and the keys of the one that takes the most.

@@ -18,7 +18,7 @@ mod status;
 mod transport;
 mod unreachable;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
-pub use relay::Relay;
+pub use relay::{RELAY, Relay};
 pub use shared::LinkStatus;
 use shared::{Shared, State};
 
@@ -241,6 +241,30 @@ impl Client {
     /// to it, and those to where it was end when others stand.
     pub fn set_addresses(&self, addresses: Vec<HostPort>) {
         self.shared.set_addresses(addresses);
+    }
+
+    /// Sends a datagram that is not sealed from the UDP sockets of the association, by every link
+    /// that may lead there. Sends nothing while there are no such sockets.
+    pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
+        let endpoint = self.shared.lock_endpoint().clone();
+        if let Some(endpoint) = endpoint {
+            endpoint.send_unsealed(remote, bytes);
+        }
+    }
+
+    /// The addresses at which the gateway takes datagrams, of those that channels lead to.
+    pub fn datagram_addresses(&self) -> Vec<SocketAddr> {
+        let State::Running(driver) = &*self.shared.current.borrow() else {
+            return Vec::new();
+        };
+        let Some(port) = driver.datagram_port() else {
+            return Vec::new();
+        };
+        let keepers = self.shared.lock_keepers();
+        let remotes = keepers.values().filter_map(|status| status.remote);
+        let at = |remote: SocketAddr| SocketAddr::new(remote.ip().to_canonical(), port);
+        let addresses: BTreeSet<SocketAddr> = remotes.map(at).collect();
+        addresses.into_iter().collect()
     }
 
     /// True if the gateway is on this very machine, so that the loopback interface leads there.

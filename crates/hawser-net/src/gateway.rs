@@ -27,6 +27,7 @@ use hawser_types::{ChannelId, Instant, LinkIndex, SessionId};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
+use crate::association::{Sightings, Token};
 use crate::congestion::Congestion;
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
@@ -146,6 +147,21 @@ impl Gateway {
     /// `remote`.
     pub fn take(&self, stream: TcpStream, remote: SocketAddr) {
         admit::enter(&self.shared, stream, remote);
+    }
+
+    /// Sends a datagram that is not sealed from the UDP port, by every link that may lead there.
+    /// Sends nothing where there is no such port.
+    pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
+        if let Some(associations) = self.shared.associations.get() {
+            associations.endpoint().send_unsealed(remote, bytes);
+        }
+    }
+
+    /// Waits for datagrams at the UDP port that consist of this token. `None` if there is no such
+    /// port, if the token is waited for already, or if there are too many.
+    pub fn wait_for_token(&self, token: Token) -> Option<Sightings> {
+        let associations = self.shared.associations.get()?;
+        associations.endpoint().wait_for_token(token)
     }
 
     /// Waits for the next stream that any client opens. `None`: the gateway gives sessions, as

@@ -29,7 +29,7 @@ pub use modems::{Measuring, Modem, follow_modems, list_modems};
 pub use monitor::LinkMonitor;
 pub(crate) use netlink::dump as ask_kernel;
 pub use own::OwnAddresses;
-pub use particular::particular_prefixes;
+pub use particular::{networks_on_links, particular_prefixes};
 pub use prefixes::PrefixMonitor;
 pub use route::Routes;
 pub(crate) use route::has_route;

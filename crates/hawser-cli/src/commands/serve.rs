@@ -149,6 +149,10 @@ async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, beside: Beside, incoming
             Some(meeting) => meeting.be_met(client, stream).await,
             None => stream.refuse(DialError::RefusedByPolicy),
         },
+        Some(Purpose::Observe(token)) => match beside.meeting {
+            Some(meeting) => drop(meeting.observe(client, token, stream).await),
+            None => stream.refuse(DialError::RefusedByPolicy),
+        },
         Some(Purpose::Meet(key)) => match beside.meeting {
             Some(meeting) => {
                 if let Err(error) = meeting.meet(client, ClientId::new(key), stream).await {

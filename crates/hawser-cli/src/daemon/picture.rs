@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use hawser_control::{
     ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathStanding, PathState, PathStatus,
-    SessionState, SessionStatus, StreamStatus, Transport, TransportStatus,
+    SessionRoute, SessionState, SessionStatus, StreamStatus, Transport, TransportStatus,
 };
 use hawser_front::bonded::Purpose;
 use hawser_front::datagram::opening;
 use hawser_front::destination::Destination;
+use hawser_net::client::RELAY;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
 use hawser_session::{
     ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot, TunnelCounts,
@@ -40,6 +41,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     status.reason = view.problem.clone();
     if let Some(session) = &view.session {
         status.transport = transport(session, &view);
+        status.route = route(&status);
         status.peer_follows_scheduler = session.peer_follows_scheduler;
         let mut all = account.map(|a| a.gone(channels)).unwrap_or_default();
         channels.iter().for_each(|channel| all.add(moved(channel)));
@@ -227,6 +229,16 @@ fn transport(session: &SessionSnapshot, view: &View) -> TransportStatus {
     }
 }
 
+/// Returns the way of a session that has connections through a gateway, or had them.
+fn route(session: &SessionStatus) -> Option<SessionRoute> {
+    let is_relay = |path: &PathStatus| path.index == RELAY;
+    session.paths.iter().any(is_relay).then_some(())?;
+    Some(match session.transport.in_use {
+        Transport::Association => SessionRoute::Direct,
+        _ => SessionRoute::Relayed,
+    })
+}
+
 fn transport_of(transport: hawser_session::Transport) -> Transport {
     match transport {
         hawser_session::Transport::Tcp => Transport::Tcp,
@@ -258,7 +270,9 @@ pub(super) fn destination(metadata: &[u8]) -> Option<String> {
         Purpose::Sink | Purpose::Source(_) => Some("(measurement)".to_owned()),
         Purpose::Packets => Some("(packets)".to_owned()),
         Purpose::Reasons(_) => Some("(reasons)".to_owned()),
-        Purpose::BeMet | Purpose::Meet(_) => Some("(another client)".to_owned()),
+        Purpose::BeMet | Purpose::Meet(_) | Purpose::Observe(_) | Purpose::Punch => {
+            Some("(another client)".to_owned())
+        }
     }
 }
 

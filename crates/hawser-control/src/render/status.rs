@@ -168,13 +168,15 @@ fn scheduler(session: &SessionStatus) -> String {
 }
 
 fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
+    let route = session.route.map(|route| format!(", {route}"));
     let title = format!(
-        "SESSION {} with {}: {} for {}, {}",
+        "SESSION {} with {}: {} for {}, {}{}",
         session.id,
         session.peer,
         session.state,
         span(session.age),
-        scheduler(session)
+        scheduler(session),
+        route.unwrap_or_default()
     );
     let moved = format!(
         "  up {}, down {}; sent {}, received {}",

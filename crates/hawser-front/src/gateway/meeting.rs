@@ -6,12 +6,14 @@
 //! how much it is, and when.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use hawser_net::association::Token;
+use hawser_net::gateway::Gateway;
 use hawser_net::session::SessionHandle;
 use serde::Serialize;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -20,14 +22,16 @@ use crate::bonded::{Bonded, Purpose};
 use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, RelayReport, relay};
 use crate::transport::DialError;
+use crate::udp_addresses;
 use hawser_types::ByteCount;
 
 /// The clients of a gateway that may be met there.
-#[derive(Debug)]
 pub struct MeetingPlace {
     hosts: Mutex<Hosts>,
     callers: Arc<Clients>,
     moved: RelayCounters,
+    /// Where tokens come to.
+    gateway: OnceLock<Weak<Gateway>>,
 }
 
 /// What has passed between clients so far.
@@ -57,12 +61,19 @@ struct Present {
     _displaced: oneshot::Sender<()>,
 }
 
+impl std::fmt::Debug for MeetingPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MeetingPlace").finish_non_exhaustive()
+    }
+}
+
 impl Default for MeetingPlace {
     fn default() -> Self {
         Self {
             hosts: Mutex::default(),
             callers: Clients::new(LIMITS),
             moved: RelayCounters::default(),
+            gateway: OnceLock::new(),
         }
     }
 }
@@ -105,6 +116,44 @@ impl MeetingPlace {
         stream.accept();
         let options = RelayOptions::default();
         Ok(relay(stream.into(), far.into(), &options, &self.moved).await)
+    }
+
+    /// Tokens come to the UDP port of this gateway, where it has one.
+    pub fn set_gateway(&self, gateway: &Arc<Gateway>) {
+        let _ = self.gateway.set(Arc::downgrade(gateway));
+    }
+
+    /// Tells a client by `stream`, to its end, from where datagrams with this token come.
+    ///
+    /// # Errors
+    /// The cause that the client was told.
+    pub async fn observe(
+        &self,
+        client: ClientId,
+        token: Token,
+        mut stream: Bonded,
+    ) -> Result<(), DialError> {
+        let permit = self.callers.admit(client, None, Instant::now());
+        let gateway = self.gateway.get().and_then(Weak::upgrade);
+        let sightings = gateway.and_then(|it| it.wait_for_token(token));
+        let (Ok(_permit), Some(mut sightings)) = (permit, sightings) else {
+            stream.refuse(DialError::LimitReached);
+            return Err(DialError::LimitReached);
+        };
+        stream.accept();
+        loop {
+            tokio::select! {
+                // Nothing is said in it.
+                _ = stream.read_u8() => return Ok(()),
+                address = sightings.next() => {
+                    let mut bytes = Vec::new();
+                    udp_addresses::put(address, &mut bytes);
+                    if stream.write_all(&bytes).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 
     /// The counts of this moment.

@@ -132,7 +132,7 @@ async fn pass(stream: Bonded, local: TcpStream) {
     relay(stream.into(), local.into(), &options, &counters).await;
 }
 
-fn why(error: DialError) -> &'static str {
+pub(super) fn why(error: DialError) -> &'static str {
     match error {
         DialError::HostUnreachable => {
             "the host is not at this host's gateway, or does not know this host"

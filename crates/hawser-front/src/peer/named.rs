@@ -11,18 +11,21 @@ use futures_util::future::{BoxFuture, select_all};
 use hawser_net::client::Client;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::identity::PublicKey;
+use hawser_net::links::Link;
 use hawser_net::store::NamedPeer;
 use hawser_sip::agent::CallEvent;
 use hawser_types::{Host, HostNameAt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::book::Book;
 use super::meeting;
 use super::offers::{Offers, at_peer};
-use crate::bonded::{BondDialer, Bonded, DoorDialer};
+use super::punching::Punching;
+use crate::bonded::{BondDialer, Bonded, DoorDialer, Purpose};
 use crate::connection::Origin;
+use crate::incoming::IncomingStream as _;
 use crate::registration::Calling;
 use crate::transport::{DialError, Dialer as _};
 use addresses::reachable;
@@ -51,6 +54,8 @@ pub struct GatewayToMeet {
     pub gateway: Arc<Client>,
     /// Begins to connect through it to the host with a key, where it can.
     pub start: Box<StartRelayed>,
+    /// The machine's links, as they change.
+    pub links: watch::Receiver<Arc<Vec<Link>>>,
 }
 
 /// Sessions with hosts that are known by name.
@@ -82,13 +87,16 @@ impl NamedPeers {
             meeting,
         } = settings;
         let Calling { asks, events } = calling;
-        let (gateway, start_relayed) = match meeting {
-            Some(GatewayToMeet { gateway, start }) => (Some(gateway), Some(start)),
-            None => (None, None),
-        };
+        let (mut gateway, mut relayed, mut punching) = (None, None, None);
+        if let Some(meeting) = meeting {
+            let (client, door) = (Arc::clone(&meeting.gateway), Arc::clone(&door));
+            punching = Some(Arc::new(Punching::new(client, meeting.links, door)));
+            (gateway, relayed) = (Some(meeting.gateway), Some(meeting.start));
+        }
         let starts = Starts {
             direct: start,
-            relayed: start_relayed,
+            relayed,
+            punching: punching.clone(),
         };
         let shared = Arc::new(Shared::new(book, door, offers, starts, asks));
         let mut tasks = vec![
@@ -96,6 +104,7 @@ impl NamedPeers {
             tokio::spawn(hear(Arc::clone(&shared), events)),
             tokio::spawn(look_after(Arc::clone(&shared))),
         ];
+        tasks.extend(punching.map(|it| tokio::spawn(it.observe_door())));
         if let Some(gateway) = gateway {
             tasks.push(tokio::spawn(meeting::be_met(Arc::clone(&gateway))));
             let (book, door) = (shared.book.clone(), Arc::clone(&shared.door));
@@ -222,8 +231,11 @@ async fn dial_by(
 /// Serves the streams that others open in sessions which they have begun.
 async fn serve(shared: Arc<Shared>) {
     while let Some(Incoming { stream, peer }) = shared.door.accept().await {
-        let offers = Arc::clone(&shared.offers);
-        tokio::spawn(offers.serve(peer, Bonded::new(stream)));
+        let (stream, offers) = (Bonded::new(stream), Arc::clone(&shared.offers));
+        match (Purpose::of(stream.open_metadata()), shared.punching()) {
+            (Some(Purpose::Punch), Some(punching)) => punching.answer(peer, stream),
+            _ => drop(tokio::spawn(offers.serve(peer, stream))),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use hawser_types::{ByteCount, Instant};
 
 use super::keyed_endpoint::{KeyedEndpoint, KeyedEndpointId};
 use super::timers::Timers;
+use super::tokens::Tokens;
 use crate::clock;
 
 /// All endpoints of one set of sockets.
@@ -22,12 +23,18 @@ use crate::clock;
 pub(super) struct KeyedEndpoints {
     all: RwLock<BTreeMap<KeyedEndpointId, Arc<KeyedEndpoint>>>,
     timers: Arc<Timers>,
+    tokens: Arc<Tokens>,
 }
 
 impl KeyedEndpoints {
     /// The timers of the associations of all endpoints.
     pub(super) fn timers(&self) -> Arc<Timers> {
         Arc::clone(&self.timers)
+    }
+
+    /// Those who wait for datagrams that are for no endpoint.
+    pub(super) fn tokens(&self) -> &Arc<Tokens> {
+        &self.tokens
     }
 
     pub(super) fn get(&self, id: KeyedEndpointId) -> Option<Arc<KeyedEndpoint>> {
@@ -139,8 +146,9 @@ impl KeyedEndpoints {
                 latest = Some((key, next));
             }
             // What no endpoint understands is not answered.
-            if matches!(latest, Some((_, Some(_)))) {
-                row.push((remote, datagram));
+            match latest {
+                Some((_, Some(_))) => row.push((remote, datagram)),
+                _ => self.tokens.handle_datagram(remote, &datagram),
             }
         }
         if let Some((_, Some(endpoint))) = latest {

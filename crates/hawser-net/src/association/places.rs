@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hawser_sctp::Local;
@@ -64,6 +64,17 @@ impl Places {
 
     pub(super) fn port(&self) -> Option<u16> {
         self.port
+    }
+
+    /// Sends a datagram that is not sealed from every place that may lead there.
+    pub(super) fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
+        let may_lead = |local: Local| {
+            local.address.is_ipv4() == remote.is_ipv4()
+                && (remote.ip().is_loopback() || !local.address.is_loopback())
+        };
+        for socket in self.sockets.iter().filter(|it| may_lead(it.local())) {
+            socket.send_unsealed(remote, bytes);
+        }
     }
 
     /// Tells an endpoint that is new of all places.

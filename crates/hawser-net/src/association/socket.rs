@@ -114,6 +114,13 @@ impl LinkSocket {
         Ok(self.socket.local_addr()?.port())
     }
 
+    /// Sends a datagram that is not sealed, ahead of what was gathered. It may be lost.
+    pub(super) fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
+        if let Err(error) = self.socket.try_send_to(bytes, remote) {
+            tracing::debug!(%error, %remote, "a datagram is not sent");
+        }
+    }
+
     /// Gathers a packet, to be sealed if there is a sealer; it leaves with [`Self::flush`].
     pub(super) fn gather(
         &self,

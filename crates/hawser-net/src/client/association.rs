@@ -21,6 +21,7 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
     let keeper = Keeper {
         endpoint: None,
         begun_at: Vec::new(),
+        has_told_failure: false,
         shared,
         driver,
     };
@@ -31,9 +32,11 @@ struct Keeper {
     shared: Arc<Shared>,
     driver: Driver,
     /// The sockets on the links, once they were needed.
-    endpoint: Option<AssociationEndpoint>,
+    endpoint: Option<Arc<AssociationEndpoint>>,
     /// Where the gateway was when the association began.
     begun_at: Vec<SocketAddr>,
+    /// The log says already that there is none.
+    has_told_failure: bool,
 }
 
 impl Keeper {
@@ -50,7 +53,7 @@ impl Keeper {
             let wish = *wishes.borrow_and_update();
             let port = self.driver.datagram_port();
             let (Some(port), true) = (port, wish != TransportChoice::Tcp) else {
-                self.endpoint = None;
+                self.drop_endpoint();
                 self.publish((wish != TransportChoice::Tcp).then(|| NOT_TAKEN.to_owned()));
                 tokio::select! {
                     changed = wishes.changed() => if changed.is_err() { return },
@@ -60,7 +63,10 @@ impl Keeper {
             };
             if !self.may_know_address() {
                 self.publish(Some(NO_ADDRESS.to_owned()));
+                // They have to be there for it to be found out.
+                let _ = self.take_places(&[]);
                 tokio::select! {
+                    _ = links.changed() => {}
                     changed = changes.changed() => if changed.is_err() { return },
                     changed = wishes.changed() => if changed.is_err() { return },
                     Ok(()) = addresses.changed() => {}
@@ -70,14 +76,10 @@ impl Keeper {
             let begun = Instant::now();
             match self.begin(port).await {
                 Ok(id) => {
-                    tracing::info!(%id, "an association with the gateway stands");
-                    self.publish(None);
+                    self.note_success(id);
                     self.hold(id).await;
                 }
-                Err(problem) => {
-                    tracing::info!(%problem, "no association with the gateway");
-                    self.publish(Some(problem));
-                }
+                Err(problem) => self.note_failure(problem),
             }
             let pause = back_off.next_pause(begun.elapsed());
             tokio::select! {
@@ -87,6 +89,30 @@ impl Keeper {
                 Ok(()) = addresses.changed() => back_off.reset(),
             }
         }
+    }
+
+    fn note_success(&mut self, id: ChannelId) {
+        self.has_told_failure = false;
+        match self.shared.config.relay {
+            Some(_) => tracing::info!(%id, "UDP passes between the hosts, past the gateway"),
+            None => tracing::info!(%id, "an association with the gateway stands"),
+        }
+        self.publish(None);
+    }
+
+    /// An association did not come about. Where a relay carries everything instead, the log says so
+    /// once.
+    fn note_failure(&mut self, problem: String) {
+        if self.shared.config.relay.is_none() {
+            tracing::info!(%problem, "no association with the gateway");
+            return self.publish(Some(problem));
+        }
+        match std::mem::replace(&mut self.has_told_failure, true) {
+            false => tracing::info!(%problem,
+                "UDP does not pass between the hosts: the gateway relays what they say"),
+            true => tracing::debug!(%problem, "UDP still does not pass between the hosts"),
+        }
+        self.publish(Some(format!("the gateway relays, {problem}")));
     }
 
     /// Begins an association over every link and adds it to the session.
@@ -194,10 +220,16 @@ impl Keeper {
 
     /// Has a socket on every link that may be used, and on no other.
     fn take_places(&mut self, remotes: &[SocketAddr]) -> Result<(), String> {
-        let locals = self.places(remotes);
+        // Those of links that a relay has no part in do not depend on where the far end is.
+        let locals = match self.shared.config.relay {
+            Some(_) => self.places(&ANYWHERE),
+            None => self.places(remotes),
+        };
         if self.endpoint.is_none() {
             let endpoint = AssociationEndpoint::bind_sealed(&[], 0);
-            self.endpoint = Some(endpoint.map_err(|error| error.to_string())?);
+            let endpoint = Arc::new(endpoint.map_err(|error| error.to_string())?);
+            *self.shared.lock_endpoint() = Some(Arc::clone(&endpoint));
+            self.endpoint = Some(endpoint);
         }
         let Some(endpoint) = &self.endpoint else {
             return Ok(());
@@ -231,6 +263,11 @@ impl Keeper {
         }
         places.truncate(MAX_PLACES);
         places
+    }
+
+    fn drop_endpoint(&mut self) {
+        self.endpoint = None;
+        *self.shared.lock_endpoint() = None;
     }
 
     /// Where the gateway's UDP port is, as was said; a relay does not lead there.
@@ -289,9 +326,19 @@ impl Drop for Grant {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        self.drop_endpoint();
         self.publish(None);
     }
 }
+
+/// Addresses that stand for all of the internet, of either family.
+const ANYWHERE: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9),
+    SocketAddr::new(
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        9,
+    ),
+];
 
 /// The loopback address of the same family.
 fn home(remote: IpAddr) -> IpAddr {

@@ -16,11 +16,14 @@ pub trait Relay: fmt::Debug + Send + Sync + 'static {
     fn connect(&self) -> BoxFuture<'_, io::Result<TcpStream>>;
 }
 
-/// Stands for the relay among the links of a session. The number is no interface's: the kernel's
-/// have 31 bits.
+/// The number of the relay among the links of a session. It is no interface's: the kernel's have 31
+/// bits.
+pub const RELAY: LinkIndex = LinkIndex::new(u32::MAX - 1);
+
+/// Stands for the relay among the links of a session.
 pub(super) fn as_link() -> Link {
     Link {
-        index: LinkIndex::new(u32::MAX - 1),
+        index: RELAY,
         name: "relay".to_owned(),
         kind: LinkKind::Tunnel,
         addresses: Vec::new(),

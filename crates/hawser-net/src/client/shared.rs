@@ -21,6 +21,7 @@ use super::address_choice::choose;
 use super::candidates::{Candidates, Locator};
 use super::config::ClientConfig;
 use super::relay;
+use crate::association::AssociationEndpoint;
 use crate::bind::{self, ConnectError, SocketOptions};
 use crate::clock;
 use crate::congestion::Congestion;
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     locator: Locator,
     /// Addresses where the gateway has proved its key, the latest first.
     pub(super) reached: watch::Sender<Vec<SocketAddr>>,
+    /// The UDP sockets of the association, while one is wanted.
+    endpoint: Mutex<Option<Arc<AssociationEndpoint>>>,
     /// Segments that do not arrive, by link, with the addresses that the link had then.
     lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
     /// The client ends with its first session that the gateway has answered in.
@@ -112,6 +115,7 @@ impl Shared {
             current: watch::Sender::new(State::Connecting(None)),
             keepers: Mutex::default(),
             lost_segments: Mutex::default(),
+            endpoint: Mutex::default(),
         }
     }
 
@@ -369,6 +373,10 @@ impl Shared {
             State::Closed => "the client is closed".to_owned(),
             _ => "it does not answer".to_owned(),
         }
+    }
+
+    pub(super) fn lock_endpoint(&self) -> MutexGuard<'_, Option<Arc<AssociationEndpoint>>> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lock_keepers(&self) -> MutexGuard<'_, BTreeMap<LinkIndex, LinkStatus>> {

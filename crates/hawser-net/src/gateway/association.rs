@@ -64,6 +64,11 @@ impl Associations {
         }
     }
 
+    /// The sockets.
+    pub(super) fn endpoint(&self) -> &AssociationEndpoint {
+        &self.endpoint
+    }
+
     /// The associations of one session.
     pub(super) fn of_session(&self) -> OfSession<'_> {
         OfSession {

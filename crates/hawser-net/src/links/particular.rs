@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType,
+};
 
 use super::LinkError;
 use super::netlink::{dump, each_route, is_default_route};
@@ -11,9 +13,32 @@ use super::netlink::{dump, each_route, is_default_route};
 /// The destinations of all routes but the default ones, and of what is not routed anywhere: this
 /// machine's addresses, networks on its links, those behind VPNs or of containers.
 pub async fn particular_prefixes() -> Result<Vec<IpNet>, LinkError> {
+    prefixes_of(|_| true).await
+}
+
+/// The networks on this machine's links: hosts there are reached without a router. The kernel has
+/// found them itself, by the addresses of its links or by what routers there have said.
+pub async fn networks_on_links() -> Result<Vec<IpNet>, LinkError> {
+    prefixes_of(|route| {
+        let found = matches!(
+            route.header.protocol,
+            RouteProtocol::Kernel | RouteProtocol::Ra
+        );
+        let is_routed =
+            |it: &RouteAttribute| matches!(it, RouteAttribute::Gateway(_) | RouteAttribute::Via(_));
+        let is_network = route.header.kind == RouteType::Unicast && found;
+        is_network && !route.attributes.iter().any(is_routed)
+    })
+    .await
+}
+
+async fn prefixes_of(is_wanted: impl Fn(&RouteMessage) -> bool) -> Result<Vec<IpNet>, LinkError> {
     dump(|handle| async move {
         let mut prefixes = Vec::new();
-        each_route(&handle, |route| prefixes.extend(particular(&route))).await?;
+        let mut take = |route: RouteMessage| {
+            prefixes.extend(particular(&route).filter(|_| is_wanted(&route)));
+        };
+        each_route(&handle, &mut take).await?;
         prefixes.sort_unstable();
         prefixes.dedup();
         Ok(prefixes)

@@ -69,6 +69,9 @@ impl FarEnd<'_> {
         // The invite is written before the address appears, so that readers of the address find it.
         daemon.set_listen(door.listen);
         let gateway = Arc::new(door.gateway);
+        if let Some(meeting) = &self.meeting {
+            meeting.set_gateway(&gateway);
+        }
         daemon.show(GatewaySubject {
             gateway: Arc::downgrade(&gateway),
             relay: self.relay,

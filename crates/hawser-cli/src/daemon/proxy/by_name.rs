@@ -56,13 +56,14 @@ impl ByName {
             number,
             port,
         };
-        let links = (links, rules);
+        let (all_links, links) = (links, (links, rules));
         let (registration, calling) = wanted.start(links, &config.links, director, calls)?;
         let clients = Arc::new(PeerClients::new(setup, &config.links, links, choice));
         let meeting = gateway.map(|gateway| {
             let (clients, by) = (Arc::clone(&clients), Arc::clone(&gateway));
             GatewayToMeet {
                 gateway,
+                links: all_links.clone(),
                 start: Box::new(move |peer| clients.start_through(&by, peer)),
             }
         });

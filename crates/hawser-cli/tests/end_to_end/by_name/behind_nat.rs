@@ -1,6 +1,10 @@
 //! Two hosts that are both behind a translator of addresses, so that neither reaches the other.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use hawser_skip::namespace::in_namespace;
+use serde_json::Value;
 
 use super::super::program::{Daemon, until};
 use super::TIMED_OUT;
@@ -41,6 +45,34 @@ impl Pair {
         until("both may be met", both, || self.said());
     }
 
+    /// A connection from Alice to a port that Bob offers.
+    fn connect(&self) -> TcpStream {
+        let connected = self.stage.connect(&self.alice, "bob.example.org", 7000);
+        connected.unwrap_or_else(|code| panic!("{code}: {}", self.said()))
+    }
+
+    /// Whether the session of Alice with Bob sends large amounts past the gateway.
+    fn is_direct(&self) -> bool {
+        self.route("alice") == "direct"
+    }
+
+    /// The way of the session of the two, as a daemon shows it.
+    fn route(&self, state: &str) -> Value {
+        let sessions = self.stage.sessions(state);
+        let mut routes = sessions.iter().map(|it| it["route"].clone());
+        routes.find(|route| !route.is_null()).unwrap_or_default()
+    }
+
+    fn until_direct(&self) {
+        until("UDP goes straight", || self.is_direct(), || self.said());
+    }
+
+    /// Bytes that the gateway has passed on, both ways together.
+    fn relayed(&self) -> u64 {
+        let moved = ["up", "down"].map(|it| self.stage.counted(&format!("meeting-bytes-{it}")));
+        moved.iter().sum()
+    }
+
     fn said(&self) -> String {
         let logs = [&self.gateway, &self.alice, &self.bob].map(Daemon::log);
         format!(
@@ -65,8 +97,7 @@ fn a_gateway_that_both_know_passes_on_what_they_say() {
             return;
         };
         pair.until_both_may_be_met();
-        let connected = pair.stage.connect(&pair.alice, "bob.example.org", 7000);
-        let mut stream = connected.unwrap_or_else(|code| panic!("{code}: {}", pair.said()));
+        let mut stream = pair.connect();
         echo(&mut stream, 1_000_000);
         let [there, back] =
             ["up", "down"].map(|it| pair.stage.counted(&format!("meeting-bytes-{it}")));
@@ -105,8 +136,7 @@ fn a_stream_goes_on_when_both_move_at_the_same_moment() {
             return;
         };
         pair.until_both_may_be_met();
-        let connected = pair.stage.connect(&pair.alice, "bob.example.org", 7000);
-        let mut stream = connected.unwrap_or_else(|code| panic!("{code}: {}", pair.said()));
+        let mut stream = pair.connect();
         echo(&mut stream, 100_000);
         let begun = pair.stage.sessions_begun("bob");
         // No address of either end outlives this, and no port of a translator.
@@ -114,6 +144,89 @@ fn a_stream_goes_on_when_both_move_at_the_same_moment() {
         pair.stage.move_bob(7);
         echo(&mut stream, 300_000);
         assert_eq!(pair.stage.sessions_begun("bob"), begun, "{}", pair.said());
+        pair.end();
+    });
+}
+
+#[test]
+fn udp_goes_straight_where_translators_keep_a_port_for_each_socket() {
+    let test =
+        "by_name::behind_nat::udp_goes_straight_where_translators_keep_a_port_for_each_socket";
+    in_namespace(test, || {
+        let Some(pair) = Pair::new(test, [false; 2], &["--meet"], &[]) else {
+            return;
+        };
+        pair.until_both_may_be_met();
+        let mut stream = pair.connect();
+        echo(&mut stream, 10_000);
+        pair.until_direct();
+        let before = pair.relayed();
+        echo(&mut stream, 3_000_000);
+        // Reports of the session's state and the like go there still.
+        let relayed = pair.relayed() - before;
+        assert!(relayed < 300_000, "{relayed}: {}", pair.said());
+        pair.end();
+    });
+}
+
+#[test]
+fn what_goes_straight_comes_back_to_the_gateway_and_leaves_it_again() {
+    let test =
+        "by_name::behind_nat::what_goes_straight_comes_back_to_the_gateway_and_leaves_it_again";
+    in_namespace(test, || {
+        let Some(pair) = Pair::new(test, [false; 2], &["--meet"], &[]) else {
+            return;
+        };
+        pair.until_both_may_be_met();
+        let mut stream = pair.connect();
+        echo(&mut stream, 10_000);
+        pair.until_direct();
+        let begun = pair.stage.sessions_begun("bob");
+        let before = pair.relayed();
+        let mut writing = stream.try_clone().unwrap();
+        let sent: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let copy = sent.clone();
+        let writer = std::thread::spawn(move || writing.write_all(&copy));
+        let mut came = vec![0; sent.len()];
+        let (first, rest) = came.split_at_mut(500_000);
+        stream.read_exact(first).unwrap();
+        pair.stage.drop_udp(true);
+        stream.read_exact(rest).unwrap();
+        writer.join().unwrap().unwrap();
+        assert!(came == sent);
+        assert!(pair.relayed() - before > 500_000, "{}", pair.said());
+        pair.stage.drop_udp(false);
+        pair.until_direct();
+        let before = pair.relayed();
+        echo(&mut stream, 1_000_000);
+        let relayed = pair.relayed() - before;
+        assert!(relayed < 200_000, "{relayed}: {}", pair.said());
+        assert_eq!(pair.stage.sessions_begun("bob"), begun, "{}", pair.said());
+        pair.end();
+    });
+}
+
+#[test]
+fn everything_stays_with_the_gateway_where_both_translators_are_fickle() {
+    let test =
+        "by_name::behind_nat::everything_stays_with_the_gateway_where_both_translators_are_fickle";
+    in_namespace(test, || {
+        let Some(pair) = Pair::new(test, [true; 2], &["--meet"], &[]) else {
+            return;
+        };
+        pair.until_both_may_be_met();
+        let mut stream = pair.connect();
+        echo(&mut stream, 10_000);
+        let told = |what: &str| pair.alice.log().matches(what).count();
+        let again = || told("UDP still does not pass between the hosts") > 0;
+        until("it is tried again", again, || pair.said());
+        let once = told("UDP does not pass between the hosts: the gateway relays what they say");
+        assert_eq!(once, 1, "{}", pair.said());
+        let before = pair.relayed();
+        echo(&mut stream, 300_000);
+        assert!(pair.relayed() - before > 600_000, "{}", pair.said());
+        assert_eq!(pair.route("alice"), "relayed");
+        assert_eq!(pair.route("bob"), "relayed");
         pair.end();
     });
 }

@@ -215,8 +215,7 @@ impl Stage {
 
     /// Links with channels in a session of a daemon.
     pub(super) fn links_of_session(&self, state: &str) -> usize {
-        let status = self.place.status(state).unwrap_or_default();
-        let sessions = status["sessions"].as_array().cloned().unwrap_or_default();
+        let sessions = self.sessions(state);
         let paths = sessions.first().map(|it| it["paths"].clone());
         let paths = paths.and_then(|paths| paths.as_array().cloned());
         let has_channels = |path: &&Value| {
@@ -255,6 +254,25 @@ impl Stage {
             let route = format!("route add default via 10.{net}.0.1 dev {name} metric {net}00");
             self.bob.ip(&route);
         }
+    }
+
+    /// Has no UDP pass between the two, or all of it again. The router's own ports are reached.
+    pub(super) fn drop_udp(&self, is_dropped: bool) {
+        let verdict = if is_dropped { "drop" } else { "accept" };
+        let rules = format!(
+            "table ip u\ndelete table ip u\ntable ip u {{\nchain f {{\n\
+             type filter hook forward priority 0\nmeta l4proto udp {verdict}\n}}\n}}\n"
+        );
+        std::fs::write(self.place.path("udp"), rules).unwrap();
+        let mut nft = self.router.command("nft");
+        nft.arg("-f").arg(self.place.path("udp"));
+        assert!(nft.status().unwrap().success());
+    }
+
+    /// The sessions of a daemon, as it shows them.
+    pub(super) fn sessions(&self, state: &str) -> Vec<Value> {
+        let status = self.place.status(state).unwrap_or_default();
+        status["sessions"].as_array().cloned().unwrap_or_default()
     }
 
     /// A firewall in front of one of them, which lets answers in and nothing else. Whether it can
@@ -307,10 +325,10 @@ fn forward(router: &Neighbour) {
     assert!(forward.args(["-c", script]).status().unwrap().success());
 }
 
-/// The rules of a translator. Without `random` Linux gives a socket the same port whatever it sends
-/// to.
+/// The rules of a translator. Without `fully-random` Linux gives a socket the same port whatever it
+/// sends to.
 fn translation(is_fickle: bool) -> String {
-    let random = if is_fickle { " random" } else { "" };
+    let random = if is_fickle { " fully-random" } else { "" };
     format!(
         "table ip t {{\n\
          chain out {{\ntype nat hook postrouting priority 100\n\

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::super::book::{Book, sip_uri};
 use super::super::offers::Offers;
+use super::super::punching::Punching;
 use crate::bonded::Bonded;
 use crate::registration::Ask;
 use crate::transport::DialError;
@@ -41,6 +42,8 @@ pub(super) struct Starts {
     pub(super) direct: Box<StartClient>,
     /// Where a gateway may pass on what they say.
     pub(super) relayed: Option<Box<StartRelayed>>,
+    /// Finds ways for UDP beside it.
+    pub(super) punching: Option<Arc<Punching>>,
 }
 
 /// How a client reaches the other host's door.
@@ -82,8 +85,8 @@ struct Running {
     /// When it was begun, or was last told of addresses.
     begun: Instant,
     used: Instant,
-    /// Serves what the other host opens in it.
-    serving: AbortHandle,
+    /// Serve what the other host opens in it, and tell it of UDP.
+    tasks: Vec<AbortHandle>,
 }
 
 impl Shared {
@@ -187,8 +190,8 @@ impl Shared {
         let Some(client) = (self.starts.direct)(key, peer.addresses.clone()) else {
             return;
         };
-        peer.sessions
-            .insert(Route::Direct, self.running(key, client));
+        let running = self.running(Route::Direct, key, client);
+        peer.sessions.insert(Route::Direct, running);
         drop(peers);
         self.changed.send_replace(());
     }
@@ -212,22 +215,30 @@ impl Shared {
         let Some(client) = start(key) else {
             return false;
         };
-        peer.sessions
-            .insert(Route::Relayed, self.running(key, client));
+        let running = self.running(Route::Relayed, key, client);
+        peer.sessions.insert(Route::Relayed, running);
         drop(peers);
         self.changed.send_replace(());
         true
     }
 
-    fn running(&self, key: PublicKey, client: Arc<Client>) -> Running {
+    fn running(&self, route: Route, key: PublicKey, client: Arc<Client>) -> Running {
         let serving = tokio::spawn(serve(Arc::clone(&self.offers), key, Arc::clone(&client)));
+        let punching = self.punching().filter(|_| route == Route::Relayed);
+        let punching = punching.map(|it| tokio::spawn(Arc::clone(it).call(Arc::clone(&client))));
+        let tasks = [Some(serving), punching].into_iter().flatten();
         Running {
             key,
             client,
             begun: Instant::now(),
             used: Instant::now(),
-            serving: serving.abort_handle(),
+            tasks: tasks.map(|task| task.abort_handle()).collect(),
         }
+    }
+
+    /// What punching takes, where there is a gateway.
+    pub(super) fn punching(&self) -> Option<&Arc<Punching>> {
+        self.starts.punching.as_ref()
     }
 
     /// The host can be reached at these addresses now.
@@ -367,13 +378,13 @@ impl Shared {
 }
 
 impl Running {
-    /// Whether a stream lives in it: each keeps the client, as this and its task do.
+    /// Whether a stream lives in it: each keeps the client, as this and its tasks do.
     fn is_used(&self) -> bool {
-        Arc::strong_count(&self.client) > 2
+        Arc::strong_count(&self.client) > 1 + self.tasks.len()
     }
 
     fn stop(self) -> Arc<Client> {
-        self.serving.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
         self.client
     }
 }

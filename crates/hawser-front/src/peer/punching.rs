@@ -1,0 +1,251 @@
+//! UDP between two hosts that are both behind NAT.
+//!
+//! Each has its gateway see from which outer addresses the sockets of its associations send, and
+//! tells the other by a stream of their session, which goes through the gateway. Then both send to
+//! what the other has told: the caller the packets that begin its association, the called host
+//! datagrams of one byte. What one sends has its own translator let in what the other sends. Only
+//! the association decides what a path is: its peer has to answer there, under the seal.
+
+mod own;
+mod sockets;
+mod targets;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_net::client::Client;
+use hawser_net::gateway::Gateway;
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::PublicKey;
+use hawser_net::links::{Link, networks_on_links};
+use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf, split};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bonded::{Bonded, Purpose};
+use crate::incoming::IncomingStream as _;
+use crate::udp_addresses;
+use own::Observer;
+use sockets::{SOON, Sockets, pause_after};
+use targets::{Targets, may_be_sent_to};
+
+/// What punching takes from this host.
+pub(super) struct Punching {
+    observer: Observer,
+    door: Arc<Gateway>,
+    /// Where the door's sockets are seen, while a caller wants to know.
+    door_seen: watch::Sender<Vec<SocketAddr>>,
+    /// A caller has begun to want it.
+    asked: Notify,
+    callers: Mutex<BTreeMap<PublicKey, Caller>>,
+}
+
+/// A host that has called this one through the gateway.
+#[derive(Default)]
+struct Caller {
+    /// Outlives its streams, so that it can't begin anew by another one.
+    targets: Arc<Mutex<Targets>>,
+    /// Serves its latest stream.
+    task: Option<AbortHandle>,
+}
+
+impl Punching {
+    /// `gateway`: the client of the gateway that tells where this host is seen; `links`: the
+    /// machine's links, as they change; `door`: what callers come to.
+    pub(super) fn new(
+        gateway: Arc<Client>,
+        links: watch::Receiver<Arc<Vec<Link>>>,
+        door: Arc<Gateway>,
+    ) -> Self {
+        Self {
+            observer: Observer { gateway, links },
+            door,
+            door_seen: watch::Sender::default(),
+            asked: Notify::new(),
+            callers: Mutex::default(),
+        }
+    }
+
+    /// Has the associations of a client, whose session goes through the gateway, find the other
+    /// host, for as long as it is polled.
+    pub(super) async fn call(self: Arc<Self>, client: Arc<Client>) {
+        let seen = watch::Sender::default();
+        let looking = self.observer.observe(&*client, &seen);
+        let targets = Mutex::default();
+        let telling = async {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let begun = Instant::now();
+                let ended = match tell_by(&client).await {
+                    Ok(stream) => {
+                        let reached = |addresses: Vec<SocketAddr>| {
+                            let addresses = addresses.into_iter().map(HostPort::try_from);
+                            client.set_addresses(addresses.filter_map(Result::ok).collect());
+                        };
+                        exchange(stream, seen.subscribe(), &targets, reached).await
+                    }
+                    Err(error) => Err(error),
+                };
+                tracing::debug!(?ended, "the other host says no more about its UDP sockets");
+                pause = match begun.elapsed() > LONGEST_PAUSE {
+                    true => FIRST_PAUSE,
+                    false => LONGEST_PAUSE.min(pause * 2),
+                };
+                sleep(pause).await;
+            }
+        };
+        tokio::select! {
+            () = looking => {}
+            () = telling => {}
+        }
+    }
+
+    /// Lets the associations of the host with this key find this host's door, until its stream
+    /// ends or it opens another one.
+    pub(super) fn answer(self: &Arc<Self>, peer: PublicKey, stream: Bonded) {
+        let mut callers = self.callers();
+        callers.retain(|key, it| *key == peer || it.is_busy() || it.has_history());
+        let caller = callers.entry(peer).or_default();
+        let targets = Arc::clone(&caller.targets);
+        let task = tokio::spawn(Arc::clone(self).serve(stream, targets));
+        let older = caller.task.replace(task.abort_handle());
+        older.iter().for_each(AbortHandle::abort);
+    }
+
+    async fn serve(self: Arc<Self>, mut stream: Bonded, targets: Arc<Mutex<Targets>>) {
+        stream.accept();
+        let (told, named) = watch::channel(Vec::new());
+        let seen = self.door_seen.subscribe();
+        self.asked.notify_one();
+        let exchanging = exchange(stream, seen, &targets, |addresses| {
+            told.send_replace(addresses);
+        });
+        tokio::select! {
+            ended = exchanging => {
+                tracing::debug!(?ended, "a caller says no more about its UDP sockets");
+            }
+            () = knock(&*self.door, named) => {}
+        }
+    }
+
+    /// Finds out where the door's sockets are seen whenever a caller wants to know, for as long as
+    /// it is polled.
+    pub(super) async fn observe_door(self: Arc<Self>) {
+        loop {
+            self.asked.notified().await;
+            tokio::select! {
+                () = self.observer.observe(&*self.door, &self.door_seen) => {}
+                () = self.door_seen.closed() => {}
+            }
+            // The translator may have forgotten by the next time.
+            self.door_seen.send_replace(Vec::new());
+        }
+    }
+
+    fn callers(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Caller>> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Caller {
+    fn is_busy(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+
+    /// Whether it has named addresses lately.
+    fn has_history(&self) -> bool {
+        !lock(&self.targets).is_idle(Instant::now())
+    }
+}
+
+/// Tells where these sockets are seen, and hears where the other host's are.
+async fn exchange(
+    stream: Bonded,
+    seen: watch::Receiver<Vec<SocketAddr>>,
+    targets: &Mutex<Targets>,
+    reached: impl Fn(Vec<SocketAddr>),
+) -> io::Result<()> {
+    let (reader, writer) = split(stream);
+    tokio::select! {
+        ended = tell(writer, seen) => ended,
+        ended = hear(reader, targets, reached) => ended,
+    }
+}
+
+/// A stream for that, which does not count as one of an application.
+async fn tell_by(client: &Client) -> io::Result<Bonded> {
+    let opened = client.open(Purpose::Punch.opening()).await;
+    let mut stream = opened.map_err(io::Error::other)?;
+    stream.accepted().await?;
+    Ok(Bonded::new(stream))
+}
+
+/// Tells the other host each change, and the same again from time to time.
+async fn tell(
+    mut writer: WriteHalf<Bonded>,
+    mut seen: watch::Receiver<Vec<SocketAddr>>,
+) -> io::Result<()> {
+    loop {
+        let now = seen.borrow_and_update().clone();
+        if !now.is_empty() {
+            writer.write_all(&udp_addresses::list(&now)).await?;
+        }
+        if matches!(timeout(TELL_AGAIN, seen.changed()).await, Ok(Err(_))) {
+            return Ok(());
+        }
+        // Each link's socket is seen about as soon as the first one.
+        sleep(SOON).await;
+    }
+}
+
+/// Hears what the other host tells.
+async fn hear(
+    mut reader: ReadHalf<Bonded>,
+    targets: &Mutex<Targets>,
+    reached: impl Fn(Vec<SocketAddr>),
+) -> io::Result<()> {
+    loop {
+        let named = udp_addresses::take_list(&mut reader).await?;
+        let near = match named.iter().all(|it| may_be_sent_to(*it, &[])) {
+            true => Vec::new(),
+            false => networks_on_links().await.map_err(io::Error::other)?,
+        };
+        let may_be = |address: &SocketAddr| may_be_sent_to(*address, &near);
+        let named: Vec<SocketAddr> = named.into_iter().filter(may_be).collect();
+        let targets = lock(targets).choose(Instant::now(), &named);
+        if !targets.is_empty() {
+            tracing::debug!(?targets, "the other host's UDP sockets are seen there");
+            reached(targets);
+        }
+        sleep(LIST_PAUSE).await;
+    }
+}
+
+/// Sends to where the other host's sockets are seen, so that what comes from there is let in.
+async fn knock(door: &dyn Sockets, mut named: watch::Receiver<Vec<SocketAddr>>) {
+    let (mut targets, mut turn) = (Vec::new(), 0);
+    loop {
+        let now = named.borrow_and_update().clone();
+        if now != targets {
+            (targets, turn) = (now, 0);
+        }
+        targets.iter().for_each(|to| door.send(*to, &[0]));
+        let _ = timeout(pause_after(turn), named.changed()).await;
+        turn += 1;
+    }
+}
+
+fn lock(targets: &Mutex<Targets>) -> MutexGuard<'_, Targets> {
+    targets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the other host could not try for its limits, it can try later.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+/// No list is of use for less, and each costs a look at the routes.
+const LIST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);

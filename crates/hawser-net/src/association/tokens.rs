@@ -1,0 +1,111 @@
+//! Datagrams that consist of a token: whoever waits for the token hears from where they come.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+
+/// Random bytes that nobody guesses. A datagram that consists of them is shorter than any that is
+/// sealed.
+pub type Token = [u8; 16];
+
+/// Those who wait for tokens.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    waiting: Mutex<BTreeMap<Token, mpsc::Sender<SocketAddr>>>,
+}
+
+/// Hears from where a token comes, for as long as this lives.
+#[derive(Debug)]
+pub struct Sightings {
+    token: Token,
+    tokens: Arc<Tokens>,
+    heard: mpsc::Receiver<SocketAddr>,
+}
+
+impl Tokens {
+    /// Waits for a token. `None` if it is waited for already, or if there are too many.
+    pub(super) fn wait(self: &Arc<Self>, token: Token) -> Option<Sightings> {
+        let mut waiting = self.lock();
+        if waiting.len() >= MAX_TOKENS || waiting.contains_key(&token) {
+            return None;
+        }
+        let (sender, heard) = mpsc::channel(MAX_UNHEARD);
+        waiting.insert(token, sender);
+        Some(Sightings {
+            token,
+            tokens: Arc::clone(self),
+            heard,
+        })
+    }
+
+    /// A datagram has come that no endpoint understands.
+    pub(super) fn handle_datagram(&self, remote: SocketAddr, datagram: &[u8]) {
+        if let Ok(token) = <Token>::try_from(datagram)
+            && let Some(waiting) = self.lock().get(&token)
+        {
+            // Without room it is dropped: its sender repeats it.
+            let _ = waiting.try_send(remote);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Token, mpsc::Sender<SocketAddr>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sightings {
+    /// Returns the address from which the token has come next.
+    pub async fn next(&mut self) -> SocketAddr {
+        match self.heard.recv().await {
+            Some(remote) => remote,
+            // Its sender lives as long as this.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Sightings {
+    fn drop(&mut self) {
+        self.tokens.lock().remove(&self.token);
+    }
+}
+
+/// Far more than hosts meet at a gateway at once.
+const MAX_TOKENS: usize = 4096;
+const MAX_UNHEARD: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_token_is_heard_by_who_waits_for_it_and_by_nobody_later() {
+        let tokens = Arc::new(Tokens::default());
+        let from = SocketAddr::from(([192, 0, 2, 1], 9));
+        let mut sightings = tokens.wait([7; 16]).unwrap();
+        assert!(tokens.wait([7; 16]).is_none());
+        tokens.handle_datagram(from, &[8; 16]);
+        tokens.handle_datagram(from, &[7; 17]);
+        tokens.handle_datagram(SocketAddr::from(([192, 0, 2, 2], 8)), &[7; 16]);
+        assert_eq!(sightings.next().await.port(), 8);
+        for _ in 0..100 {
+            tokens.handle_datagram(from, &[7; 16]);
+        }
+        assert_eq!(sightings.heard.len(), MAX_UNHEARD);
+        drop(sightings);
+        assert!(tokens.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_number_of_tokens_is_limited() {
+        let tokens = Arc::new(Tokens::default());
+        let wait = |number: usize| tokens.wait((number as u128).to_be_bytes());
+        let all: Vec<_> = (0..MAX_TOKENS).filter_map(wait).collect();
+        assert_eq!(all.len(), MAX_TOKENS);
+        assert!(wait(MAX_TOKENS).is_none());
+        drop(all);
+        assert!(wait(MAX_TOKENS).is_some());
+    }
+}
