@@ -36,7 +36,7 @@ use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
-pub use relay::{RELAY, Relay};
+pub use relay::Relay;
 pub use shared::LinkStatus;
 use shared::{Shared, State};
 

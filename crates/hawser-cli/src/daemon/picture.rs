@@ -10,10 +10,9 @@ use hawser_control::{
 use hawser_front::bonded::Purpose;
 use hawser_front::datagram::opening;
 use hawser_front::destination::Destination;
-use hawser_net::client::RELAY;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
 use hawser_session::{
-    ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot, TunnelCounts,
+    ChannelSnapshot, Counters, LinkSnapshot, RELAY, SessionSnapshot, StreamSnapshot, TunnelCounts,
 };
 use hawser_types::{ByteCount, LinkIndex, PathId, Rate};
 use hawser_wire::ChannelRole;

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use futures_util::future::BoxFuture;
-use hawser_types::LinkIndex;
+use hawser_session::RELAY;
 use hawser_types::link::{Link, LinkKind};
 use tokio::net::TcpStream;
 
@@ -15,10 +15,6 @@ pub trait Relay: fmt::Debug + Send + Sync + 'static {
     /// Opens a connection whose other end is the far end's door.
     fn connect(&self) -> BoxFuture<'_, io::Result<TcpStream>>;
 }
-
-/// The number of the relay among the links of a session. It is no interface's: the kernel's have 31
-/// bits.
-pub const RELAY: LinkIndex = LinkIndex::new(u32::MAX - 1);
 
 /// Stands for the relay among the links of a session.
 pub(super) fn as_link() -> Link {

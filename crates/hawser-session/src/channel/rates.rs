@@ -77,7 +77,21 @@ impl Channel {
     /// True if nothing gets through, however alive the path seems: the peer hangs, or a middlebox
     /// swallows what it acknowledges.
     pub(crate) fn is_stuck(&self, now: Instant) -> bool {
-        self.outbound.overdue(now) > STUCK_AFTER.max(self.path.rtt() * 8)
+        let patience = match self.is_relayed() {
+            true => RELAYED_STUCK_AFTER,
+            false => STUCK_AFTER.max(self.path.rtt() * 8),
+        };
+        self.outbound.overdue(now) > patience
+    }
+
+    /// True if the peer has acknowledged nothing for so long that other channels should carry what
+    /// is in flight on a relayed one.
+    pub(crate) fn is_held_up(&self, now: Instant) -> bool {
+        self.outbound.overdue(now) > HELD_UP_AFTER
+    }
+
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.spec.is_relayed()
     }
 
     /// True if the peer's kernel has everything and its session does not say so. A heartbeat shows
@@ -137,3 +151,7 @@ const MAX_EXCUSE: Duration = Duration::from_millis(800);
 const LATE_AFTER: Duration = Duration::from_millis(300);
 const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
 const STUCK_AFTER: Duration = Duration::from_secs(6);
+/// As long as the session below may wait for its links: its end ends the channel at once.
+const RELAYED_STUCK_AFTER: Duration = Duration::from_secs(60);
+/// Round trips of the slowest links to the gateway and on to the peer, and their queues.
+const HELD_UP_AFTER: Duration = Duration::from_secs(3);

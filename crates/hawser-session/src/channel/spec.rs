@@ -20,6 +20,10 @@ pub struct ChannelSpec {
     pub segment_size: Option<u32>,
 }
 
+/// The link of channels that a gateway relays between two hosts. It is no interface's: the kernel's
+/// numbers have 31 bits.
+pub const RELAY: LinkIndex = LinkIndex::new(u32::MAX - 1);
+
 impl ChannelSpec {
     /// An association that is established and carries messages from now on.
     pub const fn association(id: ChannelId) -> Self {
@@ -38,6 +42,12 @@ impl ChannelSpec {
             LinkIndex::ALL => Transport::Association,
             _ => Transport::Tcp,
         }
+    }
+
+    /// True if a session with a gateway carries the channel. What the kernel says of its connection
+    /// is about this machine alone.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.link == RELAY
     }
 
     /// True if the channel is an association.

@@ -47,6 +47,9 @@ impl Channels {
         if channel.liveness().is_in_doubt(silence.last_heard()) {
             return true;
         }
+        if channel.is_relayed() {
+            return channel.is_held_up(now);
+        }
         let expected = self.expectation(channel);
         silence.current(now) > silence.suspect_after(expected) + self.excuse(now, channel)
             && !self.link_lives(channel, expected.rtt)
@@ -62,6 +65,9 @@ impl Channels {
         others_live: bool,
         usual: Duration,
     ) -> bool {
+        if channel.is_relayed() {
+            return channel.is_stuck(now);
+        }
         let expected = self.expectation(channel);
         let patience = match (self.link_lives(channel, expected.rtt), others_live) {
             (true, _) => PATIENCE_WITH_A_LIVE_LINK,

@@ -5,7 +5,8 @@ use hawser_wire::{ChannelRole, Enrolment};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
 use crate::{
-    ChunkSize, CloseReason, Event, Misbehaviour, PeerFault, ReadOutcome, SessionConfig, StreamError,
+    ChunkSize, CloseReason, Event, Misbehaviour, PeerFault, RELAY, ReadOutcome, SessionConfig,
+    StreamError,
 };
 
 const MB: usize = 1_000_000;
@@ -356,6 +357,31 @@ fn a_channel_that_swallows_what_its_kernel_acknowledges_is_given_up() {
     assert!(pair.read_for(12_000, GATEWAY, id, &mut got));
     assert!(got == data);
     assert!(pair.events[CLIENT].contains(&Event::Dead(ChannelId::new(1))));
+}
+
+#[test]
+fn a_relayed_channel_is_judged_by_what_the_peer_acknowledges() {
+    let mut pair = Pair::over(&[link(2, 20, 10), link(RELAY.value(), 20, 10)]);
+    let id = pair.sides[CLIENT]
+        .open_stream(pair.now, Bytes::new())
+        .unwrap();
+    let data = pattern(900_000);
+    pair.sides[CLIENT].write_slice(pair.now, id, &data).unwrap();
+    pair.sides[CLIENT].finish(pair.now, id).unwrap();
+    pair.run_for(60);
+    let is_given_up = |pair: &Pair| pair.events[CLIENT].contains(&Event::Dead(ChannelId::new(1)));
+    // The kernel acknowledges as before.
+    pair.swallow(1);
+    let mut got = Vec::new();
+    assert!(pair.read_for(12_000, GATEWAY, id, &mut got));
+    assert!(got == data, "other channels carry what it holds up");
+    pair.run_for(30_000);
+    assert!(
+        !is_given_up(&pair),
+        "the session below may stand still for so long"
+    );
+    pair.run_for(30_000);
+    assert!(is_given_up(&pair));
 }
 
 #[test]
