@@ -107,6 +107,11 @@ impl Flight {
         self.open == 0
     }
 
+    /// Returns the number of packets in flight, at least in part.
+    pub(crate) fn packets_in_flight(&self) -> u64 {
+        self.open
+    }
+
     /// Tells whether window and pacing allow another packet now.
     pub(crate) fn is_ready(&self, now: Instant, window: ByteCount) -> bool {
         self.bytes() < window && self.is_paced(now)
@@ -364,6 +369,11 @@ impl Flight {
     /// Tells whether a probe is due.
     pub(crate) fn is_probe_due(&self) -> bool {
         self.probe == Probe::Due
+    }
+
+    /// Tells whether nothing has been acknowledged since the last probe.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.probe == Probe::Sent
     }
 
     /// Drops the probe, since nothing can be sent for it.

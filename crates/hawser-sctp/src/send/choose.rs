@@ -43,6 +43,7 @@ impl Outbound {
         }
         self.choose_retransmission(now, paths)
             .or_else(|| self.choose_suspect_reinjection(now, paths))
+            .or_else(|| self.choose_probed_reinjection(now, paths))
             .or_else(|| self.choose_placed(now, paths))
             .or_else(|| self.choose_new(now, paths))
             .or_else(|| self.choose_reinjection(now, paths))
@@ -126,11 +127,43 @@ impl Outbound {
             let chunks = packet.chunks.iter().copied();
             let chunks: SmallVec<[u64; 2]> =
                 chunks.filter(|it| self.may_copy(*it, silent)).collect();
+            if !chunks.is_empty() {
+                // A SACK in the same packet may leave no room for them: then they are chosen again.
+                let kind = Kind::Reinjection(chunks);
+                return Some(Job { path, kind });
+            }
             flight.on_copied();
+        }
+        None
+    }
+
+    /// Chooses a reinjection from a path with few packets in flight, after a tail loss probe: each
+    /// is copied once to another path. The probe repairs a loss, but goes into the silence with the
+    /// rest if the path has failed. A short request would then wait until the path is suspect, and
+    /// so would its answer.
+    fn choose_probed_reinjection(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
+        let is_probed = |path: &&Path| path.flight.is_probed() && path.flight.uncopied().is_some();
+        let probed = paths.iter().find(is_probed)?.id;
+        let candidates = candidates(paths.views(now, |path| path.is_ready(now)));
+        let others = candidates.iter().filter(|it| it.path != probed);
+        let path = quickest(others.filter(|it| it.ready))?;
+        let flight = &mut paths.path_mut(probed)?.flight;
+        while flight.packets_in_flight() <= FEW_IN_FLIGHT
+            && let Some(packet) = flight.uncopied()
+        {
+            let is_placed = |chunk: &u64| self.window.get(*chunk).is_some_and(|it| it.is_placed);
+            if packet.chunks.iter().any(is_placed) {
+                // It goes back to its owner once the path is suspect.
+                return None;
+            }
+            let chunks = packet.chunks.iter().copied();
+            let chunks: SmallVec<[u64; 2]> =
+                chunks.filter(|it| self.may_copy(*it, probed)).collect();
             if !chunks.is_empty() {
                 let kind = Kind::Reinjection(chunks);
                 return Some(Job { path, kind });
             }
+            flight.on_copied();
         }
         None
     }
@@ -401,6 +434,9 @@ fn has_spare_packet(path: &Path) -> bool {
     path.flight.bytes() < path.congestion.window() + packet
 }
 
+/// Packets in flight up to which all are copied to another path with a tail loss probe: a short
+/// request or answer, or the end of one.
+const FEW_IN_FLIGHT: u64 = 4;
 /// Minimum time before a policy that waits is asked again.
 const TICK: Duration = Duration::from_millis(1);
 /// A path becomes suspect after the instant of [`Path::suspect_at`], not at it.

@@ -7,6 +7,7 @@ mod placed;
 mod placement;
 mod reasons;
 mod recovery;
+mod reinjection;
 mod reports;
 
 use std::time::Duration;

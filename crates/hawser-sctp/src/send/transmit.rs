@@ -102,7 +102,12 @@ impl Outbound {
             }
             Kind::Placed => self.fill_placed(&mut filling, writer),
             Kind::Reinjection(chunks) => self.fill_copies(&chunks, false, &mut filling, writer),
-            Kind::Duplicate(chunks) => self.fill_copies(&chunks, true, &mut filling, writer),
+            Kind::Duplicate(chunks) => {
+                self.fill_copies(&chunks, true, &mut filling, writer);
+                // Behind a SACK there may be no room.
+                self.copies =
+                    (filling.chunks.is_empty() && !writer.is_empty()).then_some((id, chunks));
+            }
             Kind::Probe => self.fill_probe(paths, &mut filling, writer),
         }
         self.on_filled(now, paths, filling)
@@ -243,7 +248,9 @@ impl Outbound {
                 self.put(chunk, filling, writer);
             }
         }
-        if let Some(path) = paths.path_mut(path).filter(|_| filling.chunks.is_empty()) {
+        // Behind a SACK there may be no room: then the next packet is the probe.
+        let is_void = filling.chunks.is_empty() && writer.is_empty();
+        if let Some(path) = paths.path_mut(path).filter(|_| is_void) {
             path.flight.give_up_probe();
         }
     }

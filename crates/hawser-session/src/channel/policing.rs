@@ -12,6 +12,8 @@ use crate::association::PathSample;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policing {
     window: Option<Window>,
+    /// Lowest mean round-trip time of a window: that of the path without a queue.
+    usual: Option<Duration>,
     found: Option<Instant>,
 }
 
@@ -21,8 +23,10 @@ struct Window {
     began: Instant,
     packets: u64,
     lost: u64,
-    /// A queue was seen since.
-    has_queue: bool,
+    /// Sum of the round-trip times at each look since, their number, and the longest.
+    rtts: Duration,
+    looks: u32,
+    longest: Duration,
 }
 
 impl Policing {
@@ -34,28 +38,38 @@ impl Policing {
     ) {
         let packets = paths.clone().map(|path| path.packets).sum();
         let lost = paths.clone().map(|path| path.overtaken).sum();
-        let has_queue = paths.clone().any(has_queue);
-        let round_trip = paths.filter_map(|path| path.rtt).max();
+        let rtt = paths.clone().filter_map(|path| path.rtt).max();
+        let min_rtt = paths.filter_map(|path| path.min_rtt).max();
         let fresh = Window {
             began: now,
             packets,
             lost,
-            has_queue,
+            rtts: Duration::ZERO,
+            looks: 0,
+            longest: Duration::ZERO,
         };
         // Counts fall when a path is gone.
         let window = self
             .window
             .filter(|it| it.packets <= packets && it.lost <= lost);
         let window = self.window.insert(window.unwrap_or(fresh));
-        window.has_queue |= has_queue;
+        window.on_look(rtt);
         let span = now.since(window.began);
         let sent = packets - window.packets;
         let lost = lost - window.lost;
-        let is_over = span >= SPAN.max(round_trip.unwrap_or_default() * 2) && sent >= MIN_SENT;
+        let is_over = span >= SPAN.max(rtt.unwrap_or_default() * 2) && sent >= MIN_SENT;
         if is_over {
-            if !window.has_queue && lost * SHARE >= sent {
+            let without = match self.usual {
+                Some(usual) => usual + usual / 16,
+                // Over radio the mean is far above the minimum.
+                None => min_rtt.unwrap_or_default() * 3 / 2,
+            };
+            let has_queue = window.longest > without + SLACK;
+            if lost * SHARE >= sent && !has_queue {
                 self.found = Some(now);
             }
+            let mean = window.rtts.checked_div(window.looks);
+            self.usual = self.usual.into_iter().chain(mean).min();
             self.window = Some(fresh);
         }
     }
@@ -66,10 +80,14 @@ impl Policing {
     }
 }
 
-/// Tells whether packets wait in a queue of the path.
-fn has_queue(path: &PathSample) -> bool {
-    let rtts = path.rtt.zip(path.min_rtt);
-    rtts.is_some_and(|(rtt, lowest)| rtt > lowest + lowest / 2 + SLACK)
+impl Window {
+    fn on_look(&mut self, rtt: Option<Duration>) {
+        if let Some(rtt) = rtt {
+            self.rtts = self.rtts.saturating_add(rtt);
+            self.looks = self.looks.saturating_add(1);
+            self.longest = self.longest.max(rtt);
+        }
+    }
 }
 
 /// Shortest time that is judged, or two round trips.
@@ -119,6 +137,17 @@ mod tests {
     #[test]
     fn a_queue_that_overflows_is_none() {
         assert!(!finds(&[(320, 128, 90)]));
+    }
+
+    #[test]
+    fn a_short_queue_of_a_path_shows_once_it_was_seen_without() {
+        assert!(finds(&[(320, 128, 54)]));
+        assert!(!finds(&[(320, 0, 40), (320, 128, 54)]));
+    }
+
+    #[test]
+    fn a_round_trip_that_is_usually_far_above_the_shortest_is_no_queue() {
+        assert!(finds(&[(320, 0, 56), (320, 128, 60)]));
     }
 
     #[test]
