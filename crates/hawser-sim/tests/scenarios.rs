@@ -12,6 +12,7 @@ use hawser_sim::failover::{self, FailoverReport, Failure};
 use hawser_sim::fairness;
 use hawser_sim::table::{Failovers, Fairness, Table};
 use hawser_types::ByteCount;
+use hawser_wire::TransportChoice;
 
 /// Seconds of the links' rates that one transfer carries.
 const SECONDS: u64 = 2;
@@ -43,53 +44,75 @@ fn bulk_gives_the_committed_table() {
 
 #[test]
 fn what_hunts_have_found_gives_the_committed_table() {
+    let expected = Expected {
+        table: include_str!("hunt.txt"),
+        file: "hunt.txt",
+        causes: include_str!("hunt_causes.txt"),
+        broken: 5,
+    };
+    assert_hunt(TransportChoice::Tcp, &expected);
+}
+
+#[test]
+fn what_hunts_have_found_gives_the_committed_table_over_the_default_transport() {
+    let expected = Expected {
+        table: include_str!("hunt_auto.txt"),
+        file: "hunt_auto.txt",
+        causes: include_str!("hunt_auto_causes.txt"),
+        broken: 4,
+    };
+    assert_hunt(TransportChoice::Auto, &expected);
+}
+
+/// A committed table, with the rows that break a promise and their causes.
+struct Expected<'a> {
+    table: &'a str,
+    file: &'a str,
+    /// The causes; each row that breaks a promise is a line that is indented.
+    causes: &'a str,
+    /// Number of rows that break a promise. It may only fall.
+    broken: usize,
+}
+
+impl Expected<'_> {
+    /// Compares the rows that break a promise with those whose causes are known.
+    fn assert_broken(&self, broken: &BTreeSet<String>) {
+        let listed = self
+            .causes
+            .lines()
+            .filter_map(|line| line.strip_prefix("  "));
+        let listed: BTreeSet<&str> = listed.collect();
+        let rows: BTreeSet<&str> = broken.iter().map(String::as_str).collect();
+        assert_eq!(rows, listed, "the causes for {} list other rows", self.file);
+        let message = "the number of broken promises may only fall";
+        assert_eq!(broken.len(), self.broken, "{}: {message}", self.file);
+    }
+}
+
+/// Transfers below the best single link break a promise.
+fn assert_hunt(transport: TransportChoice, expected: &Expected<'_>) {
     let run = |scenario: &Scenario| {
         let direction = scenario.directions[0];
         let options = Options {
             payload: None,
-            ..options(scenario, direction)
+            ..options_over(transport, scenario, direction)
         };
         experiment::run(scenario, direction, &options)
     };
     let found = all_in(&folder().join("hunt"));
     let reports: Vec<TransferReport> = found.iter().map(run).collect();
-    assert_hunt_causes(&reports);
-    let arguments = "run scenarios/hunt/*.toml";
-    compare(
-        &Table(&reports),
-        include_str!("hunt.txt"),
-        arguments,
-        "hunt.txt",
-    );
-}
-
-/// Every transfer below the best single link has its cause in `hunt_causes.txt`, and no other has.
-fn assert_hunt_causes(reports: &[TransferReport]) {
     let mut broken = BTreeSet::new();
-    for report in reports {
+    for report in &reports {
         for (transfer, which) in report.transfers.iter().zip(["first", "warm"]) {
             if transfer.of_best.is_none_or(|of_best| of_best < OF_BEST) {
                 broken.insert(format!("{} {which}", report.scenario));
             }
         }
     }
-    assert_listed(&broken, include_str!("hunt_causes.txt"), "hunt_causes.txt");
-    assert!(
-        broken.len() <= BELOW_BEST,
-        "the number of transfers below the best link may only fall"
-    );
+    expected.assert_broken(&broken);
+    let arguments = format!("run scenarios/hunt/*.toml --transport {}", transport.name());
+    compare(&Table(&reports), expected.table, &arguments, expected.file);
 }
-
-/// Compares the rows that break a promise with those that a file of causes lists, indented.
-fn assert_listed(broken: &BTreeSet<String>, causes: &str, file: &str) {
-    let listed = causes.lines().filter_map(|line| line.strip_prefix("  "));
-    let listed: BTreeSet<&str> = listed.collect();
-    let broken: BTreeSet<&str> = broken.iter().map(String::as_str).collect();
-    assert_eq!(broken, listed, "{file} lists other rows");
-}
-
-/// Transfers of the table of hunts below the best single link. This number may only fall.
-const BELOW_BEST: usize = 5;
 
 #[test]
 fn an_interactive_stream_beside_bulk_gives_the_committed_table() {
@@ -110,51 +133,63 @@ fn an_interactive_stream_beside_bulk_gives_the_committed_table() {
 
 #[test]
 fn links_that_fail_and_return_give_the_committed_table() {
+    let expected = Expected {
+        table: include_str!("failover.txt"),
+        file: "failover.txt",
+        causes: include_str!("failover_causes.txt"),
+        broken: 25,
+    };
+    assert_failover(TransportChoice::Tcp, &Failure::ALL, &expected);
+}
+
+#[test]
+fn links_that_fail_and_return_give_the_committed_table_over_the_default_transport() {
+    let expected = Expected {
+        table: include_str!("failover_auto.txt"),
+        file: "failover_auto.txt",
+        causes: include_str!("failover_auto_causes.txt"),
+        broken: 13,
+    };
+    let failures = [Failure::BlackHole, Failure::Carrier, Failure::Idle];
+    assert_failover(TransportChoice::Auto, &failures, &expected);
+}
+
+fn assert_failover(transport: TransportChoice, failures: &[Failure], expected: &Expected<'_>) {
     let mut reports = Vec::new();
     for name in FAILING {
         let scenario = load(&folder().join(format!("{name}.toml")));
-        let options = options(&scenario, Direction::Get);
+        let options = options_over(transport, &scenario, Direction::Get);
         for link in 0..scenario.links.len() {
-            for failure in Failure::ALL {
-                let report = failover::run(&scenario, Direction::Get, link, failure, &options);
+            for failure in failures {
+                let report = failover::run(&scenario, Direction::Get, link, *failure, &options);
                 reports.extend(report);
             }
         }
     }
-    let files = FAILING
-        .map(|name| format!("scenarios/{name}.toml"))
-        .join(" ");
-    assert_causes(&reports);
-    let arguments = format!("failover {files} --direction get");
+    let is_broken = |report: &&FailoverReport| report.is_gap_broken() || report.is_return_broken();
+    let name = |report: &FailoverReport| {
+        let (scenario, link) = (&report.scenario, report.link);
+        format!("{scenario} {link} {}", report.failure.name())
+    };
+    let broken = reports.iter().filter(is_broken).map(name).collect();
+    expected.assert_broken(&broken);
+    let files = FAILING.map(|name| format!("scenarios/{name}.toml"));
+    let failures: String = failures
+        .iter()
+        .map(|failure| format!(" --failure {}", failure.name()))
+        .collect();
+    let arguments = format!(
+        "failover {} --direction get --transport {}{failures}",
+        files.join(" "),
+        transport.name()
+    );
     compare(
         &Failovers(&reports),
-        include_str!("failover.txt"),
+        expected.table,
         &arguments,
-        "failover.txt",
+        expected.file,
     );
 }
-
-/// Every row that breaks a promise has its cause in `failover_causes.txt`, and no other row does.
-fn assert_causes(reports: &[FailoverReport]) {
-    let broken = reports
-        .iter()
-        .filter(|report| report.is_gap_broken() || report.is_return_broken())
-        .map(|report| {
-            let (scenario, link) = (&report.scenario, report.link);
-            format!("{scenario} {link} {}", report.failure.name())
-        });
-    let broken: BTreeSet<String> = broken.collect();
-    let causes = include_str!("failover_causes.txt");
-    assert_listed(&broken, causes, "failover_causes.txt");
-    assert_eq!(
-        broken.len(),
-        BROKEN,
-        "the number of broken promises may only fall"
-    );
-}
-
-/// Rows of the table of failures that break a promise. This number may only fall.
-const BROKEN: usize = 25;
 
 #[test]
 fn a_link_shared_with_plain_tcp_gives_the_committed_table() {
@@ -227,13 +262,21 @@ fn beside_ticks(scenario: &Scenario, direction: Direction) -> Options {
 }
 
 fn options(scenario: &Scenario, direction: Direction) -> Options {
+    options_over(TransportChoice::Tcp, scenario, direction)
+}
+
+fn options_over(transport: TransportChoice, scenario: &Scenario, direction: Direction) -> Options {
     let span = std::time::Duration::from_secs(SECONDS);
     let payload: ByteCount = scenario.total_rate(direction) * span;
+    let bond = BondConfig {
+        transport,
+        ..BondConfig::default()
+    };
     Options {
         payload: Some(payload),
         transfers: 2,
         singles: Singles::Undisturbed,
-        ..Options::new(scenario.seed, BondConfig::default())
+        ..Options::new(scenario.seed, bond)
     }
 }
 
