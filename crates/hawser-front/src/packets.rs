@@ -17,7 +17,7 @@ use hawser_tunnel::packet::PacketView;
 pub use exchange::{Exchange, PacketCounters, PacketStats};
 pub use pool::{AddressPool, Inner, PoolError};
 pub(crate) use terms::OPENING_PACKETS;
-pub use terms::{Terms, Wish};
+pub use terms::{HostNetworks, Terms, Wish};
 pub use tunnel::{PacketTunnel, TunnelError};
 
 /// See [`crate::fuzzing::fuzz_packets`].

@@ -31,6 +31,7 @@ use hawser_session::{
 };
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
+use ipnet::IpNet;
 
 use crate::association::{AssociationHandle, Seal, TunnelFlows};
 use crate::clock;
@@ -103,13 +104,13 @@ impl Driver {
         self.shared.packets.send(packets)
     }
 
-    /// Gives packets that come for these addresses over the association to `sink`.
+    /// Gives packets that come for these networks over the association to `sink`.
     pub(crate) fn place_packets(
         &self,
-        addresses: &[IpAddr],
+        networks: &[IpNet],
         sink: Arc<dyn PacketSink>,
     ) -> PacketPlace {
-        PacketPlace::new(&self.shared.packets, addresses, sink)
+        PacketPlace::new(&self.shared.packets, networks, sink)
     }
 
     /// The configuration that the session began with.

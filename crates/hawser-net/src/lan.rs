@@ -1,10 +1,10 @@
 //! This machine as the router of networks behind it: what their hosts send goes to a TUN device,
 //! and their TCP to a port of this machine.
 //!
-//! Hosts need no set-up. What leaves by the device has this machine's address there (RFC 3022),
-//! since the far end takes no other. TCP is taken as it is (TPROXY): the accepted socket has the
-//! destination's address. Settings, rules and the table of nftables are a guard's, and go with
-//! this program, however that ends.
+//! Hosts need no set-up. What leaves by the device has an address that the far end has given
+//! (RFC 3022): one for each host, else this machine's. TCP is taken as it is (TPROXY): the accepted
+//! socket has the destination's address. Settings, rules and the table of nftables are a guard's,
+//! and go with this program, however that ends.
 
 mod modes;
 pub(crate) mod rules;
@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use hawser_policy::Rule;
+use ipnet::IpNet;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::spawn_blocking;
@@ -35,8 +36,11 @@ pub struct LanPlan {
     pub interfaces: Vec<String>,
     /// The TUN device.
     pub device: String,
-    /// An address of each family that the far end carries. The others go as before.
+    /// The device's address of each family that the far end carries. The others go as before.
     pub families: Vec<IpAddr>,
+    /// Networks in which hosts have addresses of their own there, one of each family at most. Where
+    /// there is none, they have the device's.
+    pub hosts: Vec<IpNet>,
     /// The ports of [`listen`].
     pub ports: LanPorts,
     /// Rules for connections, by which TCP may go as packets.
@@ -171,6 +175,10 @@ pub fn check_system() -> Result<(), LanError> {
         interfaces: vec!["lan".to_owned()],
         device: TRIAL.to_owned(),
         families: vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+        hosts: vec![
+            IpAddr::V4(Ipv4Addr::LOCALHOST).into(),
+            IpAddr::V6(Ipv6Addr::LOCALHOST).into(),
+        ],
         ports: LanPorts { v4: 1, v6: Some(1) },
         rules: Vec::new(),
     };
@@ -247,6 +255,7 @@ impl LanRouting {
         // A machine without IPv6 does with IPv4.
         let is_off = of_interface(Family::V6, &plan.device, "disable_ipv6").as_deref() != Some("0");
         plan.families.retain(|it| it.is_ipv4() || !is_off);
+        plan.hosts.retain(|it| it.addr().is_ipv4() || !is_off);
         // First, since what another Hawser has begun is that one's until it ends.
         let routes = rules::add_routes(&plan.device, &plan.families).await;
         routes.map_err(LanError::Routes)?;
@@ -349,6 +358,7 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
     let (table, device) = (table_of(&plan.device), &plan.device);
     let (lans, taking, taken) = (set_of(&plan.interfaces), taking(plan), taken(plan));
     let choosing: String = choosing(plan).iter().map(Chain::definition).collect();
+    let leaving = leaving(plan);
     let mut passing = format!(
         "iifname \"{device}\" oifname != {lans} drop; \
          iifname \"{device}\" ct state new,invalid drop; \
@@ -370,9 +380,28 @@ fn script(plan: &LanPlan, newly_v4: &[&str], newly: &[Family]) -> String {
          chain {TAKEN} {{ {taken}}}; {choosing}\
          chain taking {{ type filter hook prerouting priority -90; policy accept; {taking}}}; \
          chain passing {{ type filter hook forward priority -10; policy accept; {passing}}}; \
-         chain leaving {{ type nat hook postrouting priority 100; policy accept; \
-         oifname \"{device}\" masquerade; }}; }}\n"
+         chain leaving {{ type nat hook postrouting priority 100; policy accept; {leaving}}}; }}\n"
     )
+}
+
+/// Gives what leaves by the device an address there. The last bits of a host's own address say
+/// which one is the host's, so that both ends of the tunnel can tell hosts apart. Two hosts with
+/// the same bits share one.
+fn leaving(plan: &LanPlan) -> String {
+    let device = &plan.device;
+    let mut leaving = String::new();
+    for own in &plan.families {
+        let family = if own.is_ipv4() { "ip" } else { "ip6" };
+        let nets = plan.hosts.iter();
+        for net in nets.filter(|net| net.addr().is_ipv4() == own.is_ipv4()) {
+            let (network, bits) = (net.network(), net.hostmask());
+            leaving += &format!(
+                "oifname \"{device}\" {family} saddr != {own} \
+                 snat {family} to {family} saddr & {bits} | {network}; "
+            );
+        }
+    }
+    leaving + &format!("oifname \"{device}\" masquerade; ")
 }
 
 /// The rules that take TCP, after other tables have changed destinations (-100). Only what would
@@ -414,7 +443,9 @@ fn taken(plan: &LanPlan) -> String {
 /// The chains that say which TCP goes as packets. The mark is not for these.
 fn choosing(plan: &LanPlan) -> Vec<Chain> {
     let pass = format!("{} accept", cleared());
-    modes::chains(&plan.rules, &plan.families, &pass)
+    let own = plan.families.iter().map(|it| IpNet::from(*it));
+    let own: Vec<IpNet> = own.chain(plan.hosts.iter().copied()).collect();
+    modes::chains(&plan.rules, &own, &pass)
 }
 
 fn cleared() -> String {

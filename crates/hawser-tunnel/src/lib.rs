@@ -21,4 +21,4 @@ mod sender;
 pub use memory::{BLOCK, PacketMemory};
 pub use receiver::{Delivery, PathDelay, Receiver, ReceiverConfig, ReceiverStats};
 pub use reset::reset;
-pub use sender::{Class, Placed, Refused, Sender, SenderConfig, SenderStats, TunnelPaths};
+pub use sender::{Class, HostEnd, Placed, Refused, Sender, SenderConfig, SenderStats, TunnelPaths};

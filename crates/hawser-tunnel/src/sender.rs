@@ -3,6 +3,7 @@ mod burst;
 mod class;
 mod codel;
 mod flows;
+mod hosts;
 mod lane;
 mod paths;
 mod queue;
@@ -23,6 +24,7 @@ use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::tunnel::{FlowNumber, TunnelFlow, TunnelHeader};
 
 pub use class::Class;
+pub use hosts::HostEnd;
 pub use paths::TunnelPaths;
 
 use crate::packet::{FlowKey, PacketFault, PacketView};
@@ -39,9 +41,9 @@ use repair::{Lost, Repairs};
 /// The contract: [`Self::enqueue`] what comes, drain [`Self::poll`] to `None`, and poll again when
 /// a path has room, or at [`Self::poll_timeout`].
 ///
-/// Flows are queued by FQ-CoDel before a path is chosen (RFC 8290), so that a busy one delays no
-/// other. A queue that stands is told to its sender by a mark where the inner header allows
-/// that, else by loss.
+/// Hosts and flows are queued by FQ-CoDel before a path is chosen (RFC 8290), so that a busy one
+/// delays no other. A queue that stands is told to its sender by a mark where the inner header
+/// allows that, else by loss.
 #[derive(Debug)]
 pub struct Sender {
     policy: Box<dyn PacketScheduler>,
@@ -73,6 +75,8 @@ pub struct SenderConfig {
     pub target: Duration,
     /// Time for which the queue may be longer than that; the longest path's round trip is added.
     pub interval: Duration,
+    /// Which address says whose packets they are: hosts have equal shares.
+    pub hosts: HostEnd,
     /// Makes the places of flows in tables unpredictable to others.
     pub seed: u64,
 }
@@ -136,6 +140,7 @@ impl Sender {
                 codel,
                 config.max_packets,
                 config.max_bytes - for_repairs,
+                config.hosts,
                 config.seed,
             ),
             staged: VecDeque::new(),
@@ -439,6 +444,7 @@ impl Default for SenderConfig {
             max_bytes: ByteCount::from_mib(16),
             target: Duration::from_millis(5),
             interval: Duration::from_millis(100),
+            hosts: HostEnd::default(),
             seed: 0,
         }
     }

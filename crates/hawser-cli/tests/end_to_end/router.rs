@@ -5,8 +5,10 @@ mod closed;
 mod scripts;
 mod stage;
 
+use std::net::IpAddr;
 use std::process::Command;
 
+use hawser_config::IpNet;
 use hawser_skip::name_server::serve_names_if_asked;
 use hawser_skip::namespace::{in_namespace, in_namespace_of_root, ip};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,7 +21,7 @@ use super::silent_link::HAWSER;
 use scripts::{
     ALL, ALL_SAY, ASK, CALL, HELD, MUCH, OWN, OWN_SAYS, REACHED, REFUSED, STREAM_ONLY, TALK,
 };
-use stage::{Router, answer_names_here, doctor, serve_here, state, v4};
+use stage::{Router, answer_names_here, doctor, serve_here, state, v4, v6};
 
 #[test]
 fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the_end() {
@@ -39,6 +41,7 @@ fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the
             assert_eq!(said, ALL_SAY, "{}", log());
         }
         assert!(router.net.counter("packets-packets-up") > 9, "{}", log());
+        hosts_are_told_apart(&router, log);
         // While a host has a connection, it is a stream, and nothing of it goes as packets.
         let mut talking = router.begin(1, TALK);
         let is_stream = || router.of_streams().contains(&v4(1));
@@ -65,6 +68,34 @@ fn hosts_behind_a_router_use_it_unconfigured_and_its_network_is_as_before_in_the
         up.end();
         assert_eq!(state(), before);
     });
+}
+
+/// Each of three hosts has an address of its own in the tunnel, which ends as its own does.
+fn hosts_are_told_apart(router: &Router, log: impl Fn() -> String) {
+    for (to, own, pool) in [
+        ("11.0.0.2:7", [0, 1, 2].map(v4), "10.83.128.0/17"),
+        (
+            "[2a00:11::2]:7",
+            [0, 1, 2].map(v6),
+            "fd48:6177:7365:72::/64",
+        ),
+    ] {
+        let inner: Vec<IpAddr> = router.in_tunnel(to).into_iter().collect();
+        let last: Vec<u8> = inner.iter().map(|it| last_bits(*it)).collect();
+        let own = own.map(|it| last_bits(it.parse().unwrap()));
+        assert_eq!(last, own, "{inner:?}\n{}", log());
+        let pool: IpNet = pool.parse().unwrap();
+        assert!(inner.iter().all(|it| pool.contains(it)), "{inner:?}");
+    }
+}
+
+/// The bits of an address by which hosts are told apart in any case.
+fn last_bits(address: IpAddr) -> u8 {
+    let last = match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    last & 0x3f
 }
 
 #[test]

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 
 use super::MTU;
 use super::answers::Answers;
-use super::pool::{AddressPool, Networks};
-use super::terms::{Inner, Terms, Wish};
+use super::pool::{AddressPool, Granted, Networks, Place};
+use super::terms::{HostNetworks, Inner, Terms, Wish};
 use crate::bonded::Bonded;
 use crate::gateway::{ClientId, DestinationPolicy};
 use crate::incoming::IncomingStream as _;
@@ -24,8 +24,8 @@ use crate::transport::DialError;
 
 /// Passes packets between a device and the tunnels of clients, which outlive the device.
 ///
-/// A client's packets come from its own addresses and go where its streams may go. Clients do not
-/// reach each other.
+/// A client's packets come from its own addresses, or those of hosts behind it, and go where its
+/// streams may go. Clients do not reach each other.
 pub struct Exchange {
     /// The device, while there is one.
     device: RwLock<Option<Arc<Tun>>>,
@@ -37,7 +37,7 @@ pub struct Exchange {
     /// The networks of the pool, which stay as they are.
     networks: Networks,
     pool: Mutex<AddressPool>,
-    tunnels: RwLock<BTreeMap<u32, Arc<Tunnel>>>,
+    tunnels: RwLock<BTreeMap<Place, Arc<Tunnel>>>,
     /// Identities of tunnels.
     latest: AtomicU64,
     counters: Arc<PacketCounters>,
@@ -47,6 +47,7 @@ pub struct Exchange {
 struct Tunnel {
     id: u64,
     addresses: Inner,
+    hosts: HostNetworks,
     stream: SendStream,
     answers: Answers,
     /// Told when another tunnel takes its address.
@@ -207,7 +208,7 @@ impl Exchange {
         if granted.is_new {
             (self.keep)(client, granted.number);
         }
-        let served = self.serve_at(granted.number, id, stream).await;
+        let served = self.serve_at(granted, id, stream).await;
         self.pool().release(granted.number, id);
         tracing::debug!(?client, ended = ?served, "a tunnel has ended");
         Ok(())
@@ -215,13 +216,16 @@ impl Exchange {
 
     async fn serve_at(
         self: &Arc<Self>,
-        number: u32,
+        granted: Granted,
         id: u64,
         stream: Bonded,
     ) -> std::io::Result<()> {
-        let addresses = self.pool().addresses(number);
+        let addresses = self.networks.addresses(granted.number);
+        let hosts = granted.block.map(|block| self.networks.of_block(block));
+        let hosts = hosts.unwrap_or_default();
         let terms = Terms {
             client: addresses,
+            hosts,
             gateway: self.gateway,
             mtu: MTU,
         };
@@ -231,34 +235,36 @@ impl Exchange {
         let tunnel = Arc::new(Tunnel {
             id,
             addresses,
+            hosts,
             stream: send,
             answers: Answers::new(self.gateway),
             displaced: Notify::new(),
         });
+        let own = Place::Client(granted.number);
+        let places = [Some(own), granted.block.map(Place::Block)];
         {
             let mut tunnels = self.routes_mut();
             // Of two at once the later one has the address.
-            if tunnels.get(&number).is_some_and(|there| there.id > id) {
+            if tunnels.get(&own).is_some_and(|there| there.id > id) {
                 return Ok(());
             }
-            if let Some(before) = tunnels.insert(number, Arc::clone(&tunnel)) {
-                before.displaced.notify_one();
+            for place in places.into_iter().flatten() {
+                if let Some(before) = tunnels.insert(place, Arc::clone(&tunnel)) {
+                    before.displaced.notify_one();
+                }
             }
         }
         let sink = Arc::new(Upwards {
             exchange: Arc::downgrade(self),
             tunnel: Arc::clone(&tunnel),
         });
-        let families: Vec<IpAddr> = addresses.addresses().collect();
-        let _place = tunnel.stream.place_packets(&families, sink);
+        let _place = tunnel.stream.place_packets(&terms.of_client(), sink);
         let ended = tokio::select! {
             ended = self.pass_up(&tunnel, receive) => ended,
             () = tunnel.displaced.notified() => Ok(()),
         };
         let mut tunnels = self.routes_mut();
-        if tunnels.get(&number).is_some_and(|there| there.id == id) {
-            tunnels.remove(&number);
-        }
+        tunnels.retain(|_, there| there.id != id);
         ended
     }
 
@@ -306,7 +312,8 @@ impl Exchange {
         if *allowed == Some(addresses) {
             return Ok(());
         }
-        if !tunnel.addresses.contains(view.source()) {
+        let from = view.source();
+        if !tunnel.addresses.contains(from) && !tunnel.hosts.contains(from) {
             return Err(&counters.spoofed);
         }
         let to = view.destination();
@@ -328,8 +335,9 @@ impl Exchange {
 
     /// The tunnel that packets of the device to this address are for.
     fn tunnel_to(&self, address: IpAddr) -> Option<Arc<Tunnel>> {
-        let number = self.networks.number(address)?;
-        self.routes().get(&number).cloned()
+        let routes = self.routes();
+        let mut places = self.networks.places(address);
+        places.find_map(|place| routes.get(&place).cloned())
     }
 
     fn device(&self) -> Option<Arc<Tun>> {
@@ -341,11 +349,11 @@ impl Exchange {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn routes(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u32, Arc<Tunnel>>> {
+    fn routes(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Place, Arc<Tunnel>>> {
         self.tunnels.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn routes_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u32, Arc<Tunnel>>> {
+    fn routes_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Place, Arc<Tunnel>>> {
         self.tunnels.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

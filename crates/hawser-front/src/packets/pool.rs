@@ -1,16 +1,20 @@
 //! The addresses that a gateway gives to its clients.
 
+mod blocks;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 pub use super::terms::Inner;
-use super::terms::Wish;
+use super::terms::{HostNetworks, Wish};
 use crate::gateway::ClientId;
+use blocks::{BlockPlaces, Blocks};
 
 /// Addresses in one network of each family. A client's addresses have the same number in both; the
-/// gateway has number 1.
+/// gateway has number 1. A client that is a router gets a block of others for its hosts.
 #[derive(Debug)]
 pub struct AddressPool {
     networks: Networks,
@@ -20,6 +24,7 @@ pub struct AddressPool {
     leases: BTreeMap<u32, Lease>,
     /// Those that are a client's own, also while it has no tunnel.
     permanent: BTreeMap<u32, ClientId>,
+    blocks: Blocks,
 }
 
 /// The networks of a pool, and how many addresses they have.
@@ -29,6 +34,16 @@ pub(super) struct Networks {
     v6: Option<Ipv6Net>,
     /// The highest number.
     last: u32,
+    blocks: BlockPlaces,
+}
+
+/// Whom an address of a pool is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// A client itself, by its number.
+    Client(u32),
+    /// A host behind the client that has this block.
+    Block(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +72,8 @@ pub enum PoolError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) number: u32,
+    /// The block for hosts, where the client asks for one and there is one.
+    pub(super) block: Option<u32>,
     /// The client's own address was given to it for the first time.
     pub(super) is_new: bool,
 }
@@ -67,29 +84,31 @@ impl AddressPool {
     /// # Errors
     /// That a network is too small, or one too many.
     pub fn new(networks: &[IpNet]) -> Result<Self, PoolError> {
-        let mut pool = Networks {
-            v4: None,
-            v6: None,
-            last: MAX_NUMBER,
-        };
+        let (mut v4, mut v6, mut last) = (None, None, MAX_NUMBER);
         for net in networks {
             let bits = net.max_prefix_len() - net.prefix_len();
             let is_taken = match net {
-                IpNet::V4(net) => pool.v4.replace(net.trunc()).is_some(),
-                IpNet::V6(net) => pool.v6.replace(net.trunc()).is_some(),
+                IpNet::V4(net) => v4.replace(net.trunc()).is_some(),
+                IpNet::V6(net) => v6.replace(net.trunc()).is_some(),
             };
             if is_taken || bits < MIN_BITS {
                 return Err(PoolError::Network(*net));
             }
             // The last address of an IPv4 network is for all of it.
             let room = 1_u32.checked_shl(bits.into()).unwrap_or(u32::MAX) - 2;
-            pool.last = pool.last.min(room);
+            last = last.min(room);
         }
         Ok(Self {
-            networks: pool,
+            networks: Networks {
+                v4,
+                v6,
+                last,
+                blocks: BlockPlaces::of(v4, v6),
+            },
             latest: GATEWAY,
             leases: BTreeMap::new(),
             permanent: BTreeMap::new(),
+            blocks: Blocks::default(),
         })
     }
 
@@ -147,14 +166,32 @@ impl AddressPool {
             Some(number) => number,
             None => self
                 .free()
-                .ok_or(PoolError::Exhausted(self.networks.last - GATEWAY))?,
+                .ok_or(PoolError::Exhausted(self.networks.last_free() - GATEWAY))?,
         };
         self.leases.insert(number, Lease { client, tunnel });
         let is_new = wish.is_permanent && known.is_none();
         if is_new {
             self.permanent.insert(number, client);
         }
-        Ok(Granted { number, is_new })
+        let has_block = wish.is_permanent && wish.is_for_hosts;
+        Ok(Granted {
+            number,
+            block: has_block.then(|| self.block_for(client)).flatten(),
+            is_new,
+        })
+    }
+
+    fn block_for(&mut self, client: ClientId) -> Option<u32> {
+        let Self {
+            leases, permanent, ..
+        } = self;
+        let is_there = |client| leases.values().any(|lease| lease.client == client);
+        let is_free = |numbers: Range<u32>| {
+            leases.range(numbers.clone()).next().is_none()
+                && permanent.range(numbers).next().is_none()
+        };
+        let places = &self.networks.blocks;
+        self.blocks.give(places, client, is_there, is_free)
     }
 
     /// Takes an address back, if the tunnel still has it.
@@ -179,16 +216,15 @@ impl AddressPool {
     /// True if `client` may have this number again.
     fn is_for(&self, number: u32, client: ClientId, permanently: bool) -> bool {
         let lease = self.leases.get(&number);
-        (FIRST..=self.networks.last).contains(&number)
+        (FIRST..=self.networks.last_free()).contains(&number)
             && lease.is_none_or(|lease| lease.client == client && !permanently)
             && !self.permanent.contains_key(&number)
     }
 
     /// The number that was free for longest, more or less.
     fn free(&mut self) -> Option<u32> {
-        let after = (self.latest + 1).max(FIRST);
-        let mut numbers =
-            (after..=self.networks.last).chain(FIRST..after.min(self.networks.last + 1));
+        let (after, last) = ((self.latest + 1).max(FIRST), self.networks.last_free());
+        let mut numbers = (after..=last).chain(FIRST..after.min(last + 1));
         let is_taken =
             |number: &u32| self.leases.contains_key(number) || self.permanent.contains_key(number);
         let number = numbers.find(|number| !is_taken(number))?;
@@ -216,6 +252,24 @@ impl Networks {
             v4: v4.map(Ipv4Addr::from),
             v6: v6.map(Ipv6Addr::from),
         }
+    }
+
+    /// The networks of a block.
+    pub(super) fn of_block(&self, block: u32) -> HostNetworks {
+        self.blocks.networks(block)
+    }
+
+    /// Whom an address of the pool may be for, most likely first. Where there were no blocks,
+    /// clients had numbers that are now between theirs.
+    pub(super) fn places(&self, address: IpAddr) -> impl Iterator<Item = Place> {
+        let client = self.number(address).map(Place::Client);
+        let block = self.blocks.block_of(address).map(Place::Block);
+        client.into_iter().chain(block)
+    }
+
+    /// The highest number that is given to clients themselves.
+    fn last_free(&self) -> u32 {
+        self.last.min(self.blocks.base() - 1)
     }
 
     /// The number of an address in the pool.
@@ -246,6 +300,7 @@ mod tests {
     const BOB: ClientId = ClientId::new([2; 32]);
     const PERMANENT: Wish = Wish {
         is_permanent: true,
+        is_for_hosts: false,
         before: Inner { v4: None, v6: None },
     };
 
@@ -314,6 +369,7 @@ mod tests {
         let first = pool.grant(ALICE, Wish::default(), 1).unwrap().number;
         let wish = Wish {
             is_permanent: false,
+            is_for_hosts: false,
             before: pool.addresses(first),
         };
         assert_eq!(pool.grant(ALICE, wish, 2).unwrap().number, first);
@@ -338,6 +394,49 @@ mod tests {
         let error = large.grant(ALICE, Wish::default(), 99).unwrap_err();
         assert_eq!(error, PoolError::TooMany);
         assert!(large.grant(BOB, Wish::default(), 99).is_ok());
+    }
+
+    #[test]
+    fn a_router_gets_a_block_for_its_hosts_that_no_single_address_is_in() {
+        let mut pool = AddressPool::new(&nets(&["10.83.0.0/16", "fd48::/64"])).unwrap();
+        let router = Wish {
+            is_for_hosts: true,
+            ..PERMANENT
+        };
+        // What was given when there were no blocks stays, and its block is not given.
+        let old = pool.networks.blocks.networks(0).v4.unwrap().network();
+        let old = pool.networks.number(old.into()).unwrap();
+        pool.remember(BOB, old);
+        let zero = ClientId::new([0; 32]);
+        let granted = pool.grant(zero, router, 1).unwrap();
+        let block = granted.block.unwrap();
+        assert_ne!(block, 0);
+        let places =
+            |pool: &AddressPool, address: IpAddr| pool.networks.places(address).collect::<Vec<_>>();
+        for net in pool.networks.of_block(block).networks() {
+            assert_eq!(
+                places(&pool, net.network()).last(),
+                Some(&Place::Block(block))
+            );
+        }
+        assert_eq!(pool.grant(BOB, router, 2).unwrap().number, old);
+        for address in pool.addresses(old).addresses() {
+            assert_eq!(places(&pool, address)[0], Place::Client(old));
+        }
+        assert_eq!(pool.grant(zero, router, 3).unwrap().block, Some(block));
+        // Only who asks, and has an address of its own.
+        assert_eq!(pool.grant(ALICE, PERMANENT, 4).unwrap().block, None);
+        let for_now = Wish {
+            is_permanent: false,
+            ..router
+        };
+        assert_eq!(pool.grant(ALICE, for_now, 5).unwrap().block, None);
+        // A number between blocks that was had before is not given to a tunnel again.
+        let before = Wish {
+            before: pool.addresses(old + 70),
+            ..Wish::default()
+        };
+        assert!(pool.grant(ALICE, before, 6).unwrap().number < old);
     }
 
     #[test]

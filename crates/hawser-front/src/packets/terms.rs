@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytes::{Buf, BufMut, Bytes};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// The opening's first byte.
 pub(crate) const OPENING_PACKETS: u8 = 0x14;
@@ -14,6 +15,9 @@ pub struct Wish {
     /// The client's own address, which it gets whenever it asks for that; else one for this tunnel
     /// alone.
     pub is_permanent: bool,
+    /// Networks for hosts behind the client besides, so that each has an address of its own. Only
+    /// with an address that is permanent.
+    pub is_for_hosts: bool,
     /// The addresses that the tunnel had before its session was lost.
     pub before: Inner,
 }
@@ -27,11 +31,22 @@ pub struct Inner {
     pub v6: Option<Ipv6Addr>,
 }
 
+/// Networks in which hosts behind a client have addresses, one of each family at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostNetworks {
+    /// IPv4.
+    pub v4: Option<Ipv4Net>,
+    /// IPv6.
+    pub v6: Option<Ipv6Net>,
+}
+
 /// What the gateway grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The client's addresses. Packets from others are dropped.
+    /// The client's addresses.
     pub client: Inner,
+    /// Networks of hosts behind it. Packets from other addresses are dropped.
+    pub hosts: HostNetworks,
     /// The gateway's.
     pub gateway: Inner,
     /// Largest packet.
@@ -43,7 +58,9 @@ impl Wish {
     pub fn to_opening(self) -> Bytes {
         let mut opening = Vec::with_capacity(OPENING_LENGTH);
         opening.put_u8(OPENING_PACKETS);
-        opening.put_u8(u8::from(self.is_permanent));
+        let permanent = if self.is_permanent { PERMANENT } else { 0 };
+        let hosts = if self.is_for_hosts { HOSTS } else { 0 };
+        opening.put_u8(permanent | hosts);
         self.before.put(&mut opening);
         opening.into()
     }
@@ -57,6 +74,7 @@ impl Wish {
         let flags = rest.get_u8();
         Some(Self {
             is_permanent: flags & PERMANENT != 0,
+            is_for_hosts: flags & HOSTS != 0,
             before: Inner::take(&mut rest),
         })
     }
@@ -65,10 +83,11 @@ impl Wish {
 impl Terms {
     /// What the gateway accepts the stream with.
     pub fn to_bytes(self) -> Bytes {
-        let mut bytes = Vec::with_capacity(TERMS_LENGTH);
+        let mut bytes = Vec::with_capacity(TERMS_LENGTH + HOSTS_LENGTH);
         self.client.put(&mut bytes);
         self.gateway.put(&mut bytes);
         bytes.put_u16(self.mtu);
+        self.hosts.put(&mut bytes);
         bytes.into()
     }
 
@@ -82,9 +101,16 @@ impl Terms {
             client: Inner::take(&mut rest),
             gateway: Inner::take(&mut rest),
             mtu: rest.get_u16(),
+            hosts: HostNetworks::take(rest)?,
         };
         let is_usable = terms.mtu >= MIN_MTU && terms.client.addresses().next().is_some();
         is_usable.then_some(terms)
+    }
+
+    /// All addresses that the client's packets may come from.
+    pub(super) fn of_client(&self) -> Vec<IpNet> {
+        let own = self.client.addresses().map(IpNet::from);
+        own.chain(self.hosts.networks()).collect()
     }
 }
 
@@ -116,7 +142,44 @@ impl Inner {
     }
 }
 
+impl HostNetworks {
+    /// Those that there are.
+    pub fn networks(self) -> impl Iterator<Item = IpNet> {
+        let v4 = self.v4.map(IpNet::from);
+        v4.into_iter().chain(self.v6.map(IpNet::from))
+    }
+
+    /// True if `address` is in one of them.
+    pub fn contains(self, address: IpAddr) -> bool {
+        self.networks().any(|net| net.contains(&address))
+    }
+
+    fn put(self, out: &mut Vec<u8>) {
+        let v4 = self.v4.unwrap_or_default();
+        out.put_slice(&v4.addr().octets());
+        out.put_u8(v4.prefix_len());
+        let v6 = self.v6.unwrap_or_default();
+        out.put_slice(&v6.addr().octets());
+        out.put_u8(v6.prefix_len());
+    }
+
+    /// Reads what an earlier version does not say; `None`: it is malformed.
+    fn take(mut from: &[u8]) -> Option<Self> {
+        if from.len() < HOSTS_LENGTH {
+            return Some(Self::default());
+        }
+        let v4 = Ipv4Net::new(from.get_u32().into(), from.get_u8()).ok()?;
+        let v6 = Ipv6Net::new(from.get_u128().into(), from.get_u8()).ok()?;
+        Some(Self {
+            v4: (v4.prefix_len() > 0).then_some(v4.trunc()),
+            v6: (v6.prefix_len() > 0).then_some(v6.trunc()),
+        })
+    }
+}
+
 const PERMANENT: u8 = 1;
+const HOSTS: u8 = 2;
+const HOSTS_LENGTH: usize = 5 + 17;
 const INNER_LENGTH: usize = 4 + 16;
 const OPENING_LENGTH: usize = 2 + INNER_LENGTH;
 const TERMS_LENGTH: usize = 2 * INNER_LENGTH + 2;
@@ -136,10 +199,11 @@ mod tests {
 
     #[test]
     fn wishes_and_terms_come_back() {
-        for is_permanent in [false, true] {
+        for (is_permanent, is_for_hosts) in [(false, false), (true, false), (true, true)] {
             for before in [Inner::default(), inner()] {
                 let wish = Wish {
                     is_permanent,
+                    is_for_hosts,
                     before,
                 };
                 assert_eq!(Wish::of_opening(&wish.to_opening()), Some(wish));
@@ -152,9 +216,20 @@ mod tests {
                 ..inner()
             },
             mtu: 1420,
+            hosts: HostNetworks {
+                v4: Some("10.83.128.64/26".parse().unwrap()),
+                v6: Some("fd00::2:0/112".parse().unwrap()),
+            },
         };
         let bytes = terms.to_bytes();
         assert_eq!(Terms::read(&bytes), Some(terms));
+        // An earlier version ends before the networks.
+        let without = Terms {
+            hosts: HostNetworks::default(),
+            ..terms
+        };
+        assert_eq!(Terms::read(&bytes[..42]), Some(without));
+        assert_eq!(Terms::read(&without.to_bytes()), Some(without));
         let longer = [&bytes[..], b"more"].concat();
         assert_eq!(Terms::read(&longer), Some(terms));
     }
@@ -174,11 +249,15 @@ mod tests {
             client: inner(),
             gateway: inner(),
             mtu: 1279,
+            hosts: HostNetworks::default(),
         };
         assert_eq!(Terms::read(&terms.to_bytes()), None);
         terms.mtu = 1280;
         assert_eq!(Terms::read(&terms.to_bytes()), Some(terms));
         assert_eq!(Terms::read(&terms.to_bytes()[..41]), None);
+        let mut longer = terms.to_bytes().to_vec();
+        longer[46] = 33;
+        assert_eq!(Terms::read(&longer), None, "no such prefix of IPv4");
         terms.client = Inner::default();
         assert_eq!(Terms::read(&terms.to_bytes()), None, "no address");
     }

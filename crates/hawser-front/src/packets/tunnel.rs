@@ -93,12 +93,11 @@ impl PacketTunnel {
         loop {
             if let Some(stream) = stream.take() {
                 let (receive, send) = stream.into_split();
-                let addresses: Vec<_> = terms.client.addresses().collect();
                 let sink = Arc::new(Device {
                     tun: Arc::clone(&tun),
                     terms: granted,
                 });
-                let _place = send.place_packets(&addresses, sink);
+                let _place = send.place_packets(&terms.of_client(), sink);
                 tokio::select! {
                     error = up(&tun, &send, &names, granted) => return TunnelError::Device(error),
                     error = down(&tun, receive, granted) => tracing::debug!(%error, "a tunnel is over"),
@@ -110,16 +109,17 @@ impl PacketTunnel {
                 again = Self::open(&client, wish) => again,
             };
             match again {
-                Ok(again) if again.terms.client == terms.client => {
+                Ok(again) if again.terms.of_client() == terms.of_client() => {
                     tracing::info!("the tunnel goes on");
                     // The largest packet may be another one now; the device's stays.
                     granted = again.terms;
                     stream = Some(again.stream);
                 }
                 Ok(again) => {
-                    let lost = terms.client.addresses().map(|it| it.to_string());
-                    let _ = again;
-                    return TunnelError::AddressLost(lost.collect::<Vec<_>>().join(" and "));
+                    let now = again.terms.of_client();
+                    let lost = terms.of_client().into_iter().filter(|it| !now.contains(it));
+                    let lost: Vec<_> = lost.map(|it| it.to_string()).collect();
+                    return TunnelError::AddressLost(lost.join(" and "));
                 }
                 // Waiting would not help.
                 Err(

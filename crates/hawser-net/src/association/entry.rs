@@ -6,13 +6,15 @@ use hawser_channels::association::{AssociationTunnel, TunnelStats};
 use hawser_sched::packet::PacketPolicy;
 use hawser_sctp::{Association, Closed, Transmit, Turn};
 use hawser_session::{PacketFlow, Side};
-use hawser_tunnel::{ReceiverConfig, SenderConfig};
+use hawser_tunnel::{HostEnd, ReceiverConfig, SenderConfig};
 use hawser_types::{ByteCount, Instant};
 use tokio::sync::Notify;
 
 /// An association, and what its users know of it.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// Which of the two ends this is: the client begins associations.
+    side: Side,
     pub(super) association: Association,
     pub(super) is_established: bool,
     /// The peer has begun anew: what was in flight is lost.
@@ -40,8 +42,9 @@ pub(super) struct Entry {
 
 impl Entry {
     /// `seed`: unknown to others.
-    pub(super) fn new(association: Association, seed: u64) -> Self {
+    pub(super) fn new(side: Side, association: Association, seed: u64) -> Self {
         Self {
+            side,
             association,
             is_established: false,
             was_restarted: false,
@@ -68,8 +71,9 @@ impl Entry {
         if !self.is_established || self.is_over() || !answers {
             return false;
         }
-        let (seed, policy) = (self.seed, self.packet_policy);
-        let tunnel = self.tunnel.get_or_insert_with(|| new_tunnel(seed, policy));
+        let (side, seed, policy) = (self.side, self.seed, self.packet_policy);
+        let tunnel = &mut self.tunnel;
+        let tunnel = tunnel.get_or_insert_with(|| new_tunnel(side, seed, policy));
         for packet in packets.drain(..) {
             // The tunnel counts what it refuses.
             let _ = tunnel.enqueue(now, packet);
@@ -103,7 +107,7 @@ impl Entry {
     /// Moves what has come for the tunnel. Returns true if packets wait for their reader.
     pub(super) fn receive_packets(&mut self, now: Instant) -> bool {
         if self.tunnel.is_none() && self.association.has_placed() {
-            self.tunnel = Some(new_tunnel(self.seed, self.packet_policy));
+            self.tunnel = Some(new_tunnel(self.side, self.seed, self.packet_policy));
         }
         let Some(tunnel) = &mut self.tunnel else {
             return false;
@@ -125,10 +129,10 @@ impl Entry {
     }
 
     /// As [`AssociationTunnel::flows`].
-    pub(super) fn flows(&self, now: Instant, side: Side, most: usize) -> (Vec<PacketFlow>, usize) {
+    pub(super) fn flows(&self, now: Instant, most: usize) -> (Vec<PacketFlow>, usize) {
         let tunnel = self.tunnel.as_ref();
         tunnel
-            .map(|it| it.flows(now, side, most))
+            .map(|it| it.flows(now, self.side, most))
             .unwrap_or_default()
     }
 
@@ -175,9 +179,14 @@ impl Entry {
     }
 }
 
-fn new_tunnel(seed: u64, policy: PacketPolicy) -> Box<AssociationTunnel> {
+fn new_tunnel(side: Side, seed: u64, policy: PacketPolicy) -> Box<AssociationTunnel> {
     let sender = SenderConfig {
         policy,
+        // Hosts are the client's.
+        hosts: match side {
+            Side::Client => HostEnd::Source,
+            Side::Gateway => HostEnd::Destination,
+        },
         max_bytes: MAX_PACKETS,
         seed,
         ..SenderConfig::default()

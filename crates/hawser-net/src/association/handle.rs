@@ -13,8 +13,8 @@ use hawser_sctp::{
     AssociationId, Backlog, Closed, LinkInfo, Message, OwnerBacklog, PathSnapshot, Received,
     SendError,
 };
+use hawser_session::PacketFlow;
 use hawser_session::seal::datagram::KeyId;
-use hawser_session::{PacketFlow, Side};
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
@@ -185,10 +185,10 @@ impl AssociationHandle {
     /// there are at the same moment.
     ///
     /// [`AssociationTunnel::flows`]: hawser_channels::association::AssociationTunnel::flows
-    pub(crate) fn flows(&self, side: Side, most: usize) -> TunnelFlows {
+    pub(crate) fn flows(&self, most: usize) -> TunnelFlows {
         let now = clock::now();
         let flows = self.look(|entry| {
-            let (flows, count) = entry.flows(now, side, most);
+            let (flows, count) = entry.flows(now, most);
             let paths = match flows.is_empty() {
                 true => Vec::new(),
                 false => entry.association.paths(now),

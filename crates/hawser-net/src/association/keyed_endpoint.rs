@@ -12,6 +12,7 @@ use hawser_sctp::{
     Association, AssociationConfig, AssociationId, ConnectError, Endpoint, EndpointConfig, Event,
     Handled, Local, Route,
 };
+use hawser_session::Side;
 use hawser_session::seal::datagram::{DatagramOpener, KeyId};
 use hawser_types::{ByteCount, Instant};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -213,7 +214,7 @@ impl KeyedEndpoint {
         } = &mut *state;
         let (id, association) = endpoint.connect(now, config, locals, remotes)?;
         self.is_used.store(true, Ordering::Relaxed);
-        let changed = state.insert(id, association);
+        let changed = state.insert(id, Side::Client, association);
         self.pump(&mut state, now, id);
         Ok((id, changed))
     }
@@ -295,7 +296,7 @@ impl KeyedEndpoint {
                     state.endpoint.forget(id);
                     return None;
                 }
-                state.insert(id, *association);
+                state.insert(id, Side::Gateway, *association);
                 // Those under a seal are expected, so there are no more than are waited for.
                 if !is_sealed && state.incoming.len() >= MAX_INCOMING {
                     self.drop_association(state, now, id);
@@ -407,8 +408,8 @@ impl KeyedEndpoint {
 }
 
 impl State {
-    fn insert(&mut self, id: AssociationId, association: Association) -> Arc<Notify> {
-        let entry = Entry::new(association, self.tunnel_seed);
+    fn insert(&mut self, id: AssociationId, side: Side, association: Association) -> Arc<Notify> {
+        let entry = Entry::new(side, association, self.tunnel_seed);
         let changed = entry.changed.clone();
         self.associations.insert(id, entry);
         changed

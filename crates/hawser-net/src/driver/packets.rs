@@ -1,6 +1,5 @@
 //! Packets of tunnels: over the association where there is one, else beside their stream.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use hawser_sched::packet::PacketPolicy;
 use hawser_session::{Side, TunnelCounts};
 use hawser_tunnel::packet::PacketView;
+use ipnet::IpNet;
 
 use super::association_channel::AssociationChannel;
 use crate::association::TunnelFlows;
@@ -27,7 +27,8 @@ pub(super) struct Packets {
     side: Side,
     association: RwLock<Weak<AssociationChannel>>,
     policy: Mutex<PacketPolicy>,
-    sinks: RwLock<BTreeMap<IpAddr, Arc<dyn PacketSink>>>,
+    /// By the networks of clients' ends; the latest first, of which a session has a few.
+    sinks: RwLock<Vec<(IpNet, Arc<dyn PacketSink>)>>,
     over_association: AtomicU64,
     over_channels: AtomicU64,
     received: AtomicU64,
@@ -101,7 +102,7 @@ impl Packets {
     /// The flows of packets over the association, at most `most`; none of what goes over channels.
     pub(super) fn flows(&self, most: usize) -> TunnelFlows {
         let association = self.association();
-        let flows = association.map(|it| it.association.flows(self.side, most));
+        let flows = association.map(|it| it.association.flows(most));
         flows.unwrap_or_default()
     }
 
@@ -112,18 +113,17 @@ impl Packets {
             .upgrade()
     }
 
-    /// What comes for one of these addresses goes to `sink` from now on.
-    pub(super) fn register(&self, addresses: &[IpAddr], sink: &Arc<dyn PacketSink>) {
+    /// What comes for one of these networks goes to `sink` from now on.
+    pub(super) fn register(&self, networks: &[IpNet], sink: &Arc<dyn PacketSink>) {
         let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
-        for address in addresses {
-            sinks.insert(*address, Arc::clone(sink));
-        }
+        let own = networks.iter().map(|net| (*net, Arc::clone(sink)));
+        sinks.splice(0..0, own);
     }
 
     /// Nothing goes to `sink` any more.
     pub(super) fn unregister(&self, sink: &Arc<dyn PacketSink>) {
         let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
-        sinks.retain(|_, known| !Arc::ptr_eq(known, sink));
+        sinks.retain(|(_, known)| !Arc::ptr_eq(known, sink));
     }
 
     /// Gives packets to the tunnels that they are for. Those of nobody go to any tunnel, which
@@ -144,10 +144,9 @@ impl Packets {
                 run = None;
             }
             if run.is_none() {
-                let sink = address.and_then(|address| sinks.get(&address));
-                run = sink
-                    .or_else(|| sinks.values().next())
-                    .map(|sink| (address, sink));
+                let is_for = |net: &IpNet| address.is_some_and(|it| net.contains(&it));
+                let known = sinks.iter().find(|(net, _)| is_for(net));
+                run = known.or(sinks.first()).map(|(_, sink)| (address, sink));
             }
             if run.is_some() {
                 of_run.push(packet);
@@ -192,10 +191,10 @@ pub struct PacketPlace {
 impl PacketPlace {
     pub(super) fn new(
         tunnels: &Arc<Packets>,
-        addresses: &[IpAddr],
+        networks: &[IpNet],
         sink: Arc<dyn PacketSink>,
     ) -> Self {
-        tunnels.register(addresses, &sink);
+        tunnels.register(networks, &sink);
         Self {
             tunnels: Arc::clone(tunnels),
             sink,

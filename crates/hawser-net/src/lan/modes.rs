@@ -5,8 +5,6 @@
 //! rules set: links, links to avoid, the mode. A connection whose rules name links or links to
 //! avoid is taken, and the program does the rest.
 
-use std::net::IpAddr;
-
 use hawser_policy::{Class, Condition, LinkChoice, Mode, PortRange, Protocol, Rule};
 use ipnet::IpNet;
 
@@ -38,9 +36,9 @@ impl Chain {
 }
 
 /// The chains. All chains are there at any time, so that new rules
-/// replace them one by one. `pass`: what becomes of what goes as packets. `own`: the device's
-/// addresses.
-pub(super) fn chains(rules: &[Rule], own: &[IpAddr], pass: &str) -> Vec<Chain> {
+/// replace them one by one. `pass`: what becomes of what goes as packets. `own`: the
+/// addresses of the device, and those of hosts there.
+pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| may_apply(&rule.when)).collect();
     let is_needed = rules.iter().any(|it| it.then.mode == Some(Mode::Packet));
     let choosing = match is_needed {
@@ -90,11 +88,11 @@ pub(super) fn chains(rules: &[Rule], own: &[IpAddr], pass: &str) -> Vec<Chain> {
 
 /// What has begun goes on as it has begun: streams have a socket here, and what went by the device
 /// has got its address. The rest is asked for its class.
-fn choosing(rules: &[&Rule], own: &[IpAddr], pass: &str) -> Vec<String> {
+fn choosing(rules: &[&Rule], own: &[IpNet], pass: &str) -> Vec<String> {
     let mut chain = vec![format!("socket transparent 1 goto {TAKEN}")];
-    for address in own {
-        let family = if address.is_ipv4() { "ip" } else { "ip6" };
-        chain.push(format!("ct reply {family} daddr {address} {pass}"));
+    for net in own {
+        let family = if net.addr().is_ipv4() { "ip" } else { "ip6" };
+        chain.push(format!("ct reply {family} daddr {net} {pass}"));
     }
     let place = |class| Class::ALL.into_iter().position(|it| it == class);
     for rule in rules.iter().filter(|rule| rule.when.class.is_empty()) {
@@ -211,7 +209,7 @@ mod tests {
     }
 
     fn of(rules: &[Rule], name: &str) -> Vec<String> {
-        let own = ["10.83.0.2", "fd00::2"].map(|it| it.parse().unwrap());
+        let own = ["10.83.0.2/32", "fd00::2/128"].map(|it| it.parse().unwrap());
         let all = chains(rules, &own, "accept");
         let found = all.into_iter().find(|chain| chain.name == name);
         found.unwrap().rules
@@ -258,8 +256,8 @@ mod tests {
         let choosing = of(&rules, CHOOSING);
         let begun = [
             "socket transparent 1 goto taken",
-            "ct reply ip daddr 10.83.0.2 accept",
-            "ct reply ip6 daddr fd00::2 accept",
+            "ct reply ip daddr 10.83.0.2/32 accept",
+            "ct reply ip6 daddr fd00::2/128 accept",
             "goto links_3",
         ];
         assert_eq!(choosing, begun);

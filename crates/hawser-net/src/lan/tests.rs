@@ -68,6 +68,7 @@ fn plan(families: &[&str]) -> LanPlan {
         interfaces: vec!["eth1".to_owned(), "br-lan.7".to_owned()],
         device: "hawser0".to_owned(),
         families: families.iter().map(|it| it.parse().unwrap()).collect(),
+        hosts: Vec::new(),
         ports: LanPorts {
             v4: 4444,
             v6: Some(6666),
@@ -83,6 +84,21 @@ fn families_that_the_far_end_does_not_carry_are_left_alone() {
     assert!(!both.contains("meta nfproto ipv6 accept"), "{both}");
     let one = script(&plan(&["10.83.0.2"]), &[], &[]);
     assert!(one.contains("meta nfproto ipv6 accept"), "{one}");
+}
+
+#[test]
+fn hosts_have_addresses_of_their_own_where_the_far_end_has_networks_for_them() {
+    let masquerade = "oifname \"hawser0\" masquerade; ";
+    let mut plan = plan(&["10.83.0.2", "fd00::2"]);
+    assert_eq!(leaving(&plan), masquerade);
+    plan.hosts = vec!["10.83.128.64/26".parse().unwrap()];
+    let v4 = "oifname \"hawser0\" ip saddr != 10.83.0.2 \
+              snat ip to ip saddr & 0.0.0.63 | 10.83.128.64; ";
+    assert_eq!(leaving(&plan), format!("{v4}{masquerade}"));
+    plan.hosts.push("fd00::2:0/112".parse().unwrap());
+    let v6 = "oifname \"hawser0\" ip6 saddr != fd00::2 \
+              snat ip6 to ip6 saddr & ::ffff | fd00::2:0; ";
+    assert_eq!(leaving(&plan), format!("{v4}{v6}{masquerade}"));
 }
 
 #[test]

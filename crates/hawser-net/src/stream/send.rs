@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hawser_session::{SHORT_WRITE, Session, StreamError};
 use hawser_types::{Instant, StreamId};
+use ipnet::IpNet;
 use tokio::io::AsyncWrite;
 
 use super::{Core, Failure, ReadError, SendDatagramError, WriteError};
@@ -55,11 +55,11 @@ impl SendStream {
     }
 
     /// Gives the tunnel that this stream stands for its place: what comes over the session's
-    /// association for these addresses goes to `sink`, until the place is dropped. Datagrams beside
+    /// association for these networks goes to `sink`, until the place is dropped. Datagrams beside
     /// the stream do not. For Hawser's own programs.
     #[doc(hidden)]
-    pub fn place_packets(&self, addresses: &[IpAddr], sink: Arc<dyn PacketSink>) -> PacketPlace {
-        self.core.driver.place_packets(addresses, sink)
+    pub fn place_packets(&self, networks: &[IpNet], sink: Arc<dyn PacketSink>) -> PacketPlace {
+        self.core.driver.place_packets(networks, sink)
     }
 
     /// Waits until the peer has accepted the stream; gives what it said then.

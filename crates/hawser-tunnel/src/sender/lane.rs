@@ -11,16 +11,21 @@ use hawser_wire::tunnel::Run;
 
 use super::class::Class;
 use super::codel::Codel;
+use super::hosts::HostNumber;
 use super::paths::size_of;
 
 /// A flow's queue, its numbers and its path.
 #[derive(Debug)]
 pub(super) struct Lane {
+    /// The host that the flow belongs to.
+    pub(super) host: HostNumber,
     pub(super) packets: VecDeque<Waiting>,
     pub(super) bytes: u64,
     /// Bytes that it may still send in this round.
     pub(super) deficit: i64,
     pub(super) turn: Turn,
+    /// It also stands among the flows whose next packet waits for no turn.
+    pub(super) is_urgent: bool,
     pub(super) codel: Codel,
     /// Counts of the flow that has this place now.
     pub(super) tally: FlowTally,
@@ -54,12 +59,14 @@ pub(super) enum Turn {
 }
 
 impl Lane {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(host: HostNumber) -> Self {
         Self {
+            host,
             packets: VecDeque::new(),
             bytes: 0,
             deficit: 0,
             turn: Turn::None,
+            is_urgent: false,
             codel: Codel::default(),
             tally: FlowTally::default(),
             used_at: Instant::ZERO,
@@ -73,8 +80,9 @@ impl Lane {
         }
     }
 
-    /// Another flow has this place from now on. Numbers go on.
-    pub(super) fn begin_anew(&mut self, now: Instant) {
+    /// Another flow, of this host, has this place from now on. Numbers go on.
+    pub(super) fn begin_anew(&mut self, now: Instant, host: HostNumber) {
+        self.host = host;
         self.forget_path();
         (self.credit, self.credit_at) = (CREDIT, now);
         self.bulk_at = None;

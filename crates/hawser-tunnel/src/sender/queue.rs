@@ -9,13 +9,16 @@ use hawser_wire::tunnel::TunnelFlow;
 
 use super::codel::CodelConfig;
 use super::flows::{Flows, Found};
+use super::hosts::{HostEnd, HostNumber, Hosts};
 use super::lane::{Lane, Turn, Waiting};
 use super::paths::TunnelPaths;
 use crate::packet::{FlowKey, mark_congestion};
 
-/// Queues of flows, which take turns.
+/// Queues of flows. Hosts take turns, and so do the flows of each.
 ///
-/// Source: FQ-CoDel, RFC 8290, with a table of flows in place of hashed queues.
+/// Source: FQ-CoDel, RFC 8290, with a table of flows in place of hashed queues, and turns of hosts
+/// around those of flows. A flow that has begun to send goes ahead of its host's turn, which is
+/// charged for it.
 #[derive(Debug)]
 pub(super) struct FairQueue {
     codel: CodelConfig,
@@ -23,9 +26,14 @@ pub(super) struct FairQueue {
     max_bytes: ByteCount,
     flows: Flows,
     lanes: Vec<Lane>,
-    /// Flows that have begun to send, and those that have had a turn.
+    /// Where to read a flow's host.
+    host_end: HostEnd,
+    /// Flows of calls that have had a turn, and whose next packet waits for none.
+    urgent: VecDeque<TunnelFlow>,
+    /// Flows that have begun to send.
     new: VecDeque<TunnelFlow>,
-    old: VecDeque<TunnelFlow>,
+    /// Those that have had a turn, by host.
+    hosts: Hosts,
     /// Where the search for a long queue goes on, and what it found last.
     hand: usize,
     longest: TunnelFlow,
@@ -41,6 +49,7 @@ impl FairQueue {
         codel: CodelConfig,
         max_packets: usize,
         max_bytes: ByteCount,
+        host_end: HostEnd,
         seed: u64,
     ) -> Self {
         Self {
@@ -49,8 +58,10 @@ impl FairQueue {
             max_bytes,
             flows: Flows::new(seed),
             lanes: Vec::new(),
+            host_end,
+            urgent: VecDeque::new(),
             new: VecDeque::new(),
-            old: VecDeque::new(),
+            hosts: Hosts::default(),
             hand: 0,
             longest: TunnelFlow::default(),
             packets: 0,
@@ -68,10 +79,12 @@ impl FairQueue {
         match self.flows.find(key, age) {
             Found::Known(flow) | Found::Shared(flow) => flow,
             Found::New(flow) => {
-                if self.lanes.len() <= flow.index() {
-                    self.lanes.resize_with(flow.index() + 1, Lane::new);
+                let host = self.hosts.join(self.host_end.of(key));
+                match self.lanes.get(flow.index()) {
+                    Some(lane) => self.hosts.leave(lane.host),
+                    None => self.lanes.push(Lane::new(host)),
                 }
-                self.lanes[flow.index()].begin_anew(now);
+                self.lanes[flow.index()].begin_anew(now, host);
                 flow
             }
         }
@@ -92,11 +105,17 @@ impl FairQueue {
         self.packets += 1;
         self.bytes += charge(&packet);
         let lane = &mut self.lanes[flow.index()];
+        self.hosts.on_added(lane.host, packet.len());
+        let was_empty = lane.packets.is_empty();
         lane.push(now, packet, real_time);
         if lane.turn == Turn::None {
             lane.turn = Turn::New;
             lane.deficit = QUANTUM;
+            self.hosts.on_flow_begins(lane.host);
             self.new.push_back(flow);
+        } else if was_empty && real_time && !lane.is_urgent {
+            lane.is_urgent = true;
+            self.urgent.push_back(flow);
         }
         while self.packets > self.max_packets || self.bytes > self.max_bytes {
             self.shorten_longest(flow);
@@ -111,19 +130,30 @@ impl FairQueue {
         paths: &mut TunnelPaths,
     ) -> Option<(TunnelFlow, Waiting)> {
         let config = self.codel_for(policy.policy(), paths);
+        if let Some(urgent) = self.pop_urgent(now, &config) {
+            return Some(urgent);
+        }
         let mut passed_over = 0;
+        // Flows of the next host among these, and hosts of which all are.
+        let (mut of_host, mut hosts) = (0, 0);
         loop {
-            let (flow, list) = match (self.new.front(), self.old.front()) {
-                (Some(flow), _) => (*flow, Turn::New),
-                (None, Some(flow)) => (*flow, Turn::Old),
-                (None, None) => return None,
+            let (flow, list) = match self.new.front() {
+                Some(flow) => (*flow, Turn::New),
+                None => (self.hosts.first_after(hosts)?, Turn::Old),
             };
-            if self.lanes[flow.index()].deficit <= 0 {
-                self.lanes[flow.index()].deficit += QUANTUM;
+            let lane = &mut self.lanes[flow.index()];
+            let host = lane.host;
+            if lane.deficit <= 0 {
+                lane.deficit += QUANTUM;
                 self.move_to_old(flow, list);
                 continue;
             }
-            if let Some(first) = self.lanes[flow.index()].first_of_bulk()
+            let bulk = lane.first_of_bulk();
+            if list == Turn::New && bulk.is_some() && self.hosts.has_to_wait(host) {
+                self.move_to_old(flow, list);
+                continue;
+            }
+            if let Some(first) = bulk
                 && !policy.has_path(self.backlog(flow, 0), paths.views_for(first, false))
             {
                 passed_over += 1;
@@ -131,34 +161,64 @@ impl FairQueue {
                     return None;
                 }
                 self.move_to_old(flow, list);
+                of_host += usize::from(list == Turn::Old);
+                if of_host >= self.hosts.count_of(host) {
+                    (of_host, hosts) = (0, hosts + 1);
+                }
                 continue;
             }
             if let Some(waiting) = self.pop_of(now, flow, &config) {
-                self.lanes[flow.index()].deficit -= waiting.packet.len() as i64;
+                self.on_taken(flow, &waiting, list == Turn::Old);
                 return Some((flow, waiting));
             }
             // An empty new flow gets another round, so that it does not come first again at once.
-            if list == Turn::New && !self.old.is_empty() {
+            if list == Turn::New && !self.hosts.is_empty() {
                 self.move_to_old(flow, list);
             } else {
-                self.list(list).pop_front();
-                self.lanes[flow.index()].turn = Turn::None;
+                self.take_first(host, list);
+                self.rest(flow);
             }
         }
     }
 
-    /// Estimates how many bytes leave until nothing that waits of a flow now is left: flows take
-    /// turns. `taken`: bytes of it that were taken out and have not left.
+    /// Takes out the packet of a call that stands among the flows which have had a turn. It waits
+    /// neither for its host's turn nor for its own.
+    fn pop_urgent(&mut self, now: Instant, config: &CodelConfig) -> Option<(TunnelFlow, Waiting)> {
+        while let Some(flow) = self.urgent.pop_front() {
+            let lane = &mut self.lanes[flow.index()];
+            lane.is_urgent = false;
+            if lane.begins_with_real_time() != Some(true) {
+                continue;
+            }
+            if let Some(waiting) = self.pop_of(now, flow, config) {
+                self.on_taken(flow, &waiting, false);
+                return Some((flow, waiting));
+            }
+        }
+        None
+    }
+
+    /// Charges a flow and its host for a packet.
+    fn on_taken(&mut self, flow: TunnelFlow, waiting: &Waiting, in_turn: bool) {
+        let (lane, length) = (&mut self.lanes[flow.index()], waiting.packet.len());
+        lane.deficit -= length as i64;
+        self.hosts.charge(lane.host, length, in_turn);
+    }
+
+    /// Estimates how many bytes leave until nothing that waits of a flow now is left: hosts and
+    /// flows take turns. `taken`: bytes of it that were taken out and have not left.
     pub(super) fn backlog(&self, flow: TunnelFlow, taken: usize) -> ByteCount {
-        let turns = (self.new.len() + self.old.len()).max(1) as u64;
-        let in_turns = ByteCount::new((self.lanes[flow.index()].bytes + taken as u64) * turns);
+        let lane = &self.lanes[flow.index()];
+        let turns = self.hosts.round(lane.host) as u64;
+        let in_turns = ByteCount::new((lane.bytes + taken as u64) * turns);
         in_turns.min(self.bytes + ByteCount::from(taken))
     }
 
     /// Tells whether the flow whose turn it is has a real-time packet. Those that have nothing any
     /// more stand in their lists until then.
     pub(super) fn begins_with_real_time(&self) -> bool {
-        let lanes = self.new.iter().chain(&self.old).take(LOOKED_AT);
+        let lanes = self.urgent.iter().chain(&self.new);
+        let lanes = lanes.chain(self.hosts.flows()).take(LOOKED_AT);
         let mut first = lanes.filter_map(|flow| self.lanes[flow.index()].begins_with_real_time());
         first.next().unwrap_or(false)
     }
@@ -195,7 +255,7 @@ impl FairQueue {
             let is_short = lane.bytes <= QUANTUM as u64;
             let sojourn = now.since(waiting.since);
             let stands = lane.codel.on_packet(now, sojourn, is_short, config);
-            self.on_removed(&waiting.packet);
+            self.on_removed(flow, &waiting.packet);
             if !stands {
                 return Some(waiting);
             }
@@ -212,57 +272,88 @@ impl FairQueue {
         }
     }
 
-    /// Drops the older half of the longest queue, at most [`BATCH`] packets. Source: RFC 8290
-    /// §4.1, as Linux does it.
-    ///
-    /// Of very many queues the one that has just grown, the one that was the longest last time and
-    /// [`LOOK_AT`] others are compared: a flood of flows must not cost a look at all of them for
-    /// each packet.
+    /// Drops the older half of the longest queue of the host that has most, at most [`BATCH`]
+    /// packets. Source: RFC 8290 §4.1, as Linux does it.
     fn shorten_longest(&mut self, grown: TunnelFlow) {
-        let active = self.new.iter().chain(&self.old);
-        let count = self.new.len() + self.old.len();
-        let from = if count > LOOK_AT {
-            self.hand % count
-        } else {
-            0
-        };
-        self.hand = from + LOOK_AT;
-        let some = active.skip(from).take(LOOK_AT);
-        let compared = some.chain([&grown, &self.longest]);
-        let longest = compared.max_by_key(|flow| self.lanes[flow.index()].bytes);
-        let flow = longest.copied().unwrap_or(grown);
+        let flow = self.find_longest(grown);
         self.longest = flow;
         let goal = self.lanes[flow.index()].bytes / 2;
         for _ in 0..BATCH {
             let lane = &mut self.lanes[flow.index()];
             let Some(waiting) = lane.pop() else {
-                return;
+                break;
             };
             lane.tally.dropped += 1;
             let is_short_enough = lane.bytes <= goal;
-            self.on_removed(&waiting.packet);
+            self.on_removed(flow, &waiting.packet);
             self.overflowed += 1;
             if is_short_enough {
-                return;
+                break;
             }
+        }
+        if self.lanes[flow.index()].bytes == 0 && self.new.back() == Some(&flow) {
+            // In a flood of flows, those whose only packet is dropped would fill the list.
+            self.new.pop_back();
+            self.rest(flow);
         }
     }
 
-    fn on_removed(&mut self, packet: &Bytes) {
+    /// Finds a long queue of a host that has much.
+    ///
+    /// Of very many the one that has just grown, the one that was the longest last time and
+    /// [`LOOK_AT`] others are compared: a flood of flows must not cost a look at all of them for
+    /// each packet.
+    fn find_longest(&mut self, grown: TunnelFlow) -> TunnelFlow {
+        let from = self.hand;
+        self.hand = self.hand.wrapping_add(LOOK_AT);
+        let host_of = |flow: &TunnelFlow| self.lanes[flow.index()].host;
+        let new = || self.new.iter().rev().take(LOOK_AT);
+        let known = || new().chain([&self.longest, &grown]);
+        let hosts = self.hosts.numbers(from).take(LOOK_AT);
+        let hosts = hosts.chain(known().map(host_of));
+        let fullest = hosts.max_by_key(|host| self.hosts.bytes(*host));
+        let fullest = fullest.unwrap_or(host_of(&grown));
+        let flows = self.hosts.flows_of(fullest, from).take(LOOK_AT);
+        let flows = flows.chain(known().filter(|flow| host_of(flow) == fullest));
+        let longest = flows.max_by_key(|flow| self.lanes[flow.index()].bytes);
+        let waits = |flow: &TunnelFlow| self.lanes[flow.index()].bytes > 0;
+        let longest = longest.copied().filter(waits);
+        // What is looked at may have been emptied before. Something waits in any case.
+        let any = || (0..).map_while(TunnelFlow::new).find(waits);
+        longest
+            .or(Some(grown).filter(waits))
+            .or_else(any)
+            .unwrap_or(grown)
+    }
+
+    /// A flow that stands in no list any more.
+    fn rest(&mut self, flow: TunnelFlow) {
+        let lane = &mut self.lanes[flow.index()];
+        lane.turn = Turn::None;
+        self.hosts.on_flow_rests(lane.host);
+    }
+
+    fn on_removed(&mut self, flow: TunnelFlow, packet: &Bytes) {
         self.packets -= 1;
         self.bytes -= charge(packet);
+        let host = self.lanes[flow.index()].host;
+        self.hosts.on_removed(host, packet.len());
     }
 
+    /// Moves the first flow of a list behind the others of its host.
     fn move_to_old(&mut self, flow: TunnelFlow, from: Turn) {
-        self.list(from).pop_front();
-        self.lanes[flow.index()].turn = Turn::Old;
-        self.old.push_back(flow);
+        let lane = &mut self.lanes[flow.index()];
+        lane.turn = Turn::Old;
+        let host = lane.host;
+        // First, since a host without flows loses its turn.
+        self.hosts.push(host, flow);
+        self.take_first(host, from);
     }
 
-    fn list(&mut self, turn: Turn) -> &mut VecDeque<TunnelFlow> {
-        match turn {
-            Turn::New => &mut self.new,
-            Turn::Old | Turn::None => &mut self.old,
+    fn take_first(&mut self, host: HostNumber, list: Turn) {
+        match list {
+            Turn::New => drop(self.new.pop_front()),
+            Turn::Old | Turn::None => self.hosts.take_first(host),
         }
     }
 
@@ -296,7 +387,7 @@ pub(super) fn charge(packet: &Bytes) -> ByteCount {
 const LOOKED_AT: usize = 16;
 /// A longer round trip is one with a queue in it.
 const MAX_ADDED: Duration = Duration::from_secs(1);
-/// Bytes of a flow in each round: an Ethernet frame.
+/// Bytes of a flow in each round of its host: an Ethernet frame.
 const QUANTUM: i64 = 1514;
 /// Packets that are dropped at once.
 const BATCH: usize = 64;

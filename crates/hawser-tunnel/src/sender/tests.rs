@@ -363,3 +363,108 @@ fn lost_packets_that_find_no_room_are_given_up_in_the_end() {
     assert!(sender.is_empty());
     assert_eq!(sender.waiting(), ByteCount::ZERO);
 }
+
+/// A packet of a host, to another host or from it, whose flow is told by its port.
+fn of_host(end: HostEnd, version: u8, host: u8, port: u16, payload: usize) -> Bytes {
+    let mut packet = udp(version, (port, 53), payload);
+    let last_of_address = match (version, end) {
+        (4, HostEnd::Source) => 15,
+        (4, HostEnd::Destination) => 19,
+        (_, HostEnd::Source) => 23,
+        (_, HostEnd::Destination) => 39,
+    };
+    packet[last_of_address] = host;
+    packet.into()
+}
+
+/// How many of these packets are of this host.
+fn count_of(host: u8, placed: &[Placed]) -> usize {
+    placed.iter().filter(|it| it.packet[15] == host).count()
+}
+
+#[test]
+fn hosts_have_equal_shares_whatever_number_of_flows_they_have() {
+    for end in [HostEnd::Source, HostEnd::Destination] {
+        for version in [4, 6] {
+            let mut sender = Sender::new(SenderConfig {
+                hosts: end,
+                ..SenderConfig::default()
+            });
+            for number in 0..800 {
+                let of_many = of_host(end, version, 7, 1 + number % 8, 1000);
+                sender.enqueue(ms(0), of_many).unwrap();
+                let of_one = of_host(end, version, 8, 99, 1000);
+                sender.enqueue(ms(0), of_one).unwrap();
+            }
+            let placed = drain(&mut sender, ms(1), &mut paths(&[200_000]));
+            let ports = |it: &&Placed| PacketView::parse(&it.packet).unwrap().ports();
+            let of_one = placed.iter().filter(|it| ports(it) == Some((99, 53)));
+            let (of_one, all) = (of_one.count(), placed.len());
+            // The eight flows begin ahead of their host's turn, with a packet or two each.
+            assert!(all > 150 && of_one * 2 + 24 > all, "{of_one} of {all}");
+            assert!(of_one * 2 < all + 24, "{of_one} of {all}");
+        }
+    }
+}
+
+#[test]
+fn a_host_gains_nothing_by_a_new_flow_for_each_packet() {
+    let mut sender = sender(PacketPolicy::Auto);
+    let mut placed = Vec::new();
+    for number in 0..600 {
+        let now = ms(number);
+        let fresh = of_host(HostEnd::Source, 4, 7, 1000 + number as u16, 1000);
+        sender.enqueue(now, fresh).unwrap();
+        sender
+            .enqueue(now, of_host(HostEnd::Source, 4, 8, 99, 1000))
+            .unwrap();
+        placed.extend(drain(&mut sender, now, &mut paths(&[1500])));
+    }
+    let (fresh, of_one) = (count_of(7, &placed), count_of(8, &placed));
+    assert!(placed.len() > 550, "{}", placed.len());
+    assert!(fresh.abs_diff(of_one) < 30, "{fresh} and {of_one}");
+}
+
+#[test]
+fn a_call_of_a_busy_host_goes_ahead_of_its_turn() {
+    let mut sender = sender(PacketPolicy::Auto);
+    for number in 0..400 {
+        let (host, port) = (number % 20, number / 20);
+        let bulk = of_host(HostEnd::Source, 4, host as u8, port, 1000);
+        sender.enqueue(ms(0), bulk).unwrap();
+    }
+    // All flows have had a turn.
+    drain(&mut sender, ms(0), &mut paths(&[1_100_000]));
+    // The first packet of the call, and those that follow while its host's bulk waits.
+    for round in 1..20 {
+        let now = ms(20 * round);
+        for number in 0..400 {
+            let (host, port) = (number % 20, number / 20);
+            let bulk = of_host(HostEnd::Source, 4, host as u8, port, 1000);
+            sender.enqueue(now, bulk).unwrap();
+        }
+        let call = of_host(HostEnd::Source, 4, 3, 999, 100);
+        sender.enqueue(now, call).unwrap();
+        let placed = drain(&mut sender, now, &mut paths(&[3000]));
+        assert!(placed.iter().any(|it| it.packet.len() == 128), "{placed:?}");
+    }
+}
+
+#[test]
+fn when_memory_is_used_up_the_host_that_has_most_loses() {
+    let mut sender = Sender::new(SenderConfig {
+        max_packets: 100,
+        ..SenderConfig::default()
+    });
+    for number in 0..3000 {
+        let flood = of_host(HostEnd::Source, 4, 7, number, 1000);
+        sender.enqueue(ms(0), flood).unwrap();
+        if number % 150 == 0 {
+            let rare = of_host(HostEnd::Source, 4, 8, 99, 1000);
+            sender.enqueue(ms(0), rare).unwrap();
+        }
+    }
+    let placed = drain(&mut sender, ms(0), &mut paths(&[1 << 20]));
+    assert_eq!(placed.len(), 100);
+    assert_eq!(count_of(8, &placed), 20);
+}

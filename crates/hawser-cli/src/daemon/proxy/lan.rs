@@ -1,10 +1,10 @@
 //! `hawser up --capture lan:INTERFACE`: hosts behind this machine, of which it is the router.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_front::name_stub::{NameStub, StubPort};
+use hawser_front::packets::Terms;
 use hawser_front::proxy::ProxyCounters;
 use hawser_front::redirect::{Forwarded, RedirectServer};
 use hawser_front::transport::Dialer;
@@ -104,18 +104,19 @@ impl LanCapture {
     }
 
     /// Leads what hosts send to the TUN device and to the ports, and answers what they ask this
-    /// machine as `names` does. `families`: the device's addresses.
+    /// machine as `names` does. `terms`: what the gateway has granted.
     pub(crate) async fn route(
         &self,
         device: &str,
-        families: impl Iterator<Item = IpAddr>,
+        terms: Terms,
         names: &NameStub,
     ) -> anyhow::Result<LanRouted> {
         let guard = start_guard()?;
         let plan = LanPlan {
             interfaces: self.lans.interfaces.clone(),
             device: device.to_owned(),
-            families: families.collect(),
+            families: terms.client.addresses().collect(),
+            hosts: terms.hosts.networks().collect(),
             ports: self.ports,
             rules: self.rules.borrow().rules().to_vec(),
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hawser_capture::CarriedFamilies;
 use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::{KnownNames, NameStub};
-use hawser_front::packets::{Inner, PacketTunnel, TunnelError, Wish};
+use hawser_front::packets::{PacketTunnel, Terms, TunnelError, Wish};
 use hawser_front::peer::ReservedNames;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up, until_lost};
@@ -127,6 +127,7 @@ impl Carrying {
     async fn carry(&mut self, complaint: &mut String) -> anyhow::Result<()> {
         let wish = Wish {
             is_permanent: true,
+            is_for_hosts: self.senders.lans.is_some(),
             ..Wish::default()
         };
         let mut ended = self.ended.clone();
@@ -146,7 +147,7 @@ impl Carrying {
         let (director, senders) = (self.director.clone(), &self.senders);
         let (reserved, names) = (senders.reserved.clone(), senders.names.clone());
         let names = Arc::new(NameStub::start_noting(director, reserved, names).await);
-        let begun = self.lead_to(&device, terms.client, &names);
+        let begun = self.lead_to(&device, terms, &names);
         let (routes, lans) = begun.await?;
         tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");
         complaint.clear();
@@ -173,17 +174,17 @@ impl Carrying {
     async fn lead_to(
         &self,
         device: &str,
-        own: Inner,
+        terms: Terms,
         names: &NameStub,
     ) -> anyhow::Result<(Option<TunRoutes>, Option<LanRouted>)> {
         let lans = match &self.senders.lans {
-            Some(lans) => Some(lans.route(device, own.addresses(), names).await?),
+            Some(lans) => Some(lans.route(device, terms, names).await?),
             None => None,
         };
         if !self.senders.machine {
             return Ok((None, lans));
         }
-        match TunRoutes::begin(device, own.addresses(), self.links.clone()).await {
+        match TunRoutes::begin(device, terms.client.addresses(), self.links.clone()).await {
             Ok(routes) => Ok((Some(routes), lans)),
             Err(error) => {
                 if let Some(lans) = lans {

@@ -1,5 +1,7 @@
 //! A router with hosts behind it, two links, a gateway and an internet.
 
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 
 use hawser_skip::name_server::NameServer;
@@ -130,6 +132,16 @@ impl Router {
                 ended.out.trim().to_owned()
             })
             .collect()
+    }
+
+    /// The addresses that hosts have in the tunnel, as flows of packets to the echo show them.
+    pub(super) fn in_tunnel(&self, to: &str) -> BTreeSet<IpAddr> {
+        let status = self.place().status("client").unwrap_or_default();
+        let flows = status["sessions"][0]["packet_flows"].as_array();
+        let flows = flows.into_iter().flatten();
+        let flows = flows.filter(|it| it["protocol"] == "udp" && it["destination"] == to);
+        let sources = flows.filter_map(|it| it["source"].as_str()?.parse::<SocketAddr>().ok());
+        sources.map(|it| it.ip()).collect()
     }
 
     /// The programs of open streams: of a host's, its address.
