@@ -130,20 +130,24 @@ fn one_link(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) 
             reason: standby.reason.clone(),
         });
     }
+    link_use(changes, before, after);
+}
+
+fn link_use(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) {
     // Nothing is said of a link that is used like any other and has carried nothing.
     let nothing = LinkAllowed::default();
     let old = before.allowed.as_ref().unwrap_or(&nothing);
     let new = after.allowed.as_ref().unwrap_or(&nothing);
     if (old.up, old.down) != (new.up, new.down) {
         changes.push(Change::LinkUse {
-            link: link(),
+            link: after.name.clone(),
             up: new.up,
             down: new.down,
         });
     }
     if old.limit != new.limit {
         changes.push(Change::Allowance {
-            link: link(),
+            link: after.name.clone(),
             limit: new.limit.clone(),
         });
     }

@@ -98,7 +98,8 @@ impl Guard {
         input.flush()
     }
 
-    /// Has the guard end these measurements of modems when it ends, and none that it heard of before.
+    /// Has the guard end these measurements of modems when it ends, and none that it heard of
+    /// before.
     ///
     /// # Errors
     /// That the guard is gone.

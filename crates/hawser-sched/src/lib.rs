@@ -4,9 +4,9 @@
 //! A policy is pure over a read-only view of the paths: it never sends, it says where the next unit
 //! should go: the [`chunk`] of a byte stream, the [`packet`] of a tunnel, or the whole
 //! [`connection`]. The [`governor`] demotes links that harm the whole, [`rules`] are the user's,
-//! and [`signal`] tells which links are about to go; [`standby`] has further ones connected in time.
-//! Beside these are the decisions about single connections and links: [`ControlChoice`], [`RttRefresh`], [`ChannelCount`], and the demand of
-//! applications, [`DemandEstimate`].
+//! [`signal`] tells which links are about to go, and [`standby`] has further ones connected in
+//! time. Beside these are the decisions about single connections and links: [`ControlChoice`],
+//! [`RttRefresh`], [`ChannelCount`], and the demand of applications, [`DemandEstimate`].
 #![forbid(unsafe_code)]
 
 mod channel_count;

@@ -209,8 +209,8 @@ impl Standby {
         self.links.iter().any(|(_, it)| it.own.is_some())
     }
 
-    /// Returns what is shown of a link: its state, and why it cannot be connected or what the latest
-    /// attempt has failed by. `None` if it is not on standby.
+    /// Returns what is shown of a link: its state, and why it cannot be connected or what the
+    /// latest attempt has failed by. `None` if it is not on standby.
     pub fn status(&self, link: &str) -> Option<(StandbyState, Option<&str>)> {
         let (_, it) = self.links.iter().find(|(name, _)| name == link)?;
         Some(match (&it.device, &it.own) {

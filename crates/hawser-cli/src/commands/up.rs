@@ -248,14 +248,8 @@ impl Serving<'_> {
     ) -> anyhow::Result<()> {
         let mut agent = Agent::start(self.config, self.rules, self.links);
         let peering = self.peering(&subject.choice)?;
-        let connection_rules = self.connection_rules.clone();
-        let direct = Direct::start(
-            self.config,
-            self.links.clone(),
-            self.rules,
-            connection_rules,
-        )
-        .await;
+        let rules = self.connection_rules.clone();
+        let direct = Direct::start(self.config, self.links.clone(), self.rules, rules).await;
         let director = direct.director();
         subject.standby = agent.keep_standby(self.config, &director, self.rules, self.links);
         let by_name = self.by_name(&director, &subject.choice)?;

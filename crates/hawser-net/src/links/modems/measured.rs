@@ -23,8 +23,8 @@ impl Measured {
         }
     }
 
-    /// Takes in that `service` is asked to have a modem measure, so many seconds apart. What another
-    /// service was asked for is void.
+    /// Takes in that `service` is asked to have a modem measure, so many seconds apart. What
+    /// another service was asked for is void.
     pub(super) fn insert(&mut self, service: &Service, path: &str, seconds: u32) {
         if self.owner != service.owner() {
             *self = Self::by(service.owner());
