@@ -73,6 +73,12 @@ impl PathView {
         let window = self.congestion_window.as_u64();
         if window == 0 { 14_480.0 } else { window as f64 }
     }
+
+    /// The congestion window in each round trip, in bytes a second. Short round trips count as
+    /// [`MIN_RTT`], so that a window promises no rate that was never seen.
+    pub(crate) fn rate_by_window(&self) -> f64 {
+        self.window() / self.rtt.as_secs_f64().max(MIN_RTT)
+    }
 }
 
 impl Default for PathView {
@@ -104,3 +110,6 @@ impl Default for PathView {
         }
     }
 }
+
+/// Seconds.
+const MIN_RTT: f64 = 0.1;

@@ -118,7 +118,7 @@ impl MeetingPlace {
         Ok(relay(stream.into(), far.into(), &options, &self.moved).await)
     }
 
-    /// Tokens come to the UDP port of this gateway, where it has one.
+    /// Names the gateway at whose UDP port tokens arrive.
     pub fn set_gateway(&self, gateway: &Arc<Gateway>) {
         let _ = self.gateway.set(Arc::downgrade(gateway));
     }

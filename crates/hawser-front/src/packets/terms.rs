@@ -163,7 +163,8 @@ impl HostNetworks {
         out.put_u8(v6.prefix_len());
     }
 
-    /// Reads what an earlier version does not say; `None`: it is malformed.
+    /// Reads the networks; none if an earlier version has left them out. `None` if they are
+    /// malformed.
     fn take(mut from: &[u8]) -> Option<Self> {
         if from.len() < HOSTS_LENGTH {
             return Some(Self::default());

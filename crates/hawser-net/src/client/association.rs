@@ -35,7 +35,7 @@ struct Keeper {
     endpoint: Option<Arc<AssociationEndpoint>>,
     /// Where the gateway was when the association began.
     begun_at: Vec<SocketAddr>,
-    /// The log says already that there is none.
+    /// True once the log has said that no association with the other host comes about.
     has_told_failure: bool,
 }
 
@@ -63,7 +63,7 @@ impl Keeper {
             };
             if !self.may_know_address() {
                 self.publish(Some(NO_ADDRESS.to_owned()));
-                // They have to be there for it to be found out.
+                // Sockets have to exist before their outer addresses can be found out.
                 let _ = self.take_places(&[]);
                 tokio::select! {
                     _ = links.changed() => {}
@@ -220,7 +220,8 @@ impl Keeper {
 
     /// Has a socket on every link that may be used, and on no other.
     fn take_places(&mut self, remotes: &[SocketAddr]) -> Result<(), String> {
-        // Those of links that a relay has no part in do not depend on where the far end is.
+        // A session through a relay has a socket on every link: the far end's address is not known
+        // yet.
         let locals = match self.shared.config.relay {
             Some(_) => self.places(&ANYWHERE),
             None => self.places(remotes),

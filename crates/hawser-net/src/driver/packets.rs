@@ -27,7 +27,7 @@ pub(super) struct Packets {
     side: Side,
     association: RwLock<Weak<AssociationChannel>>,
     policy: Mutex<PacketPolicy>,
-    /// By the networks of clients' ends; the latest first, of which a session has a few.
+    /// Sinks by the networks of their client's end, the latest first. A session has a few.
     sinks: RwLock<Vec<(IpNet, Arc<dyn PacketSink>)>>,
     over_association: AtomicU64,
     over_channels: AtomicU64,

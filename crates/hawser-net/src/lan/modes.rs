@@ -87,7 +87,7 @@ pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
 }
 
 /// What has begun goes on as it has begun: streams have a socket here, and what went by the device
-/// has got its address. The rest is asked for its class.
+/// has got an address of the tunnel. The rest is asked for its class.
 fn choosing(rules: &[&Rule], own: &[IpNet], pass: &str) -> Vec<String> {
     let mut chain = vec![format!("socket transparent 1 goto {TAKEN}")];
     for net in own {

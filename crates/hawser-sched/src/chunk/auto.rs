@@ -188,7 +188,7 @@ fn free_in(path: &PathView) -> Duration {
 /// Bytes in each second; of a path that was never measured, what a new connection's window gives.
 fn rate(path: &PathView) -> f64 {
     match path.rate.bytes_per_second() {
-        0 => path.window() / path.rtt.as_secs_f64().max(UNKNOWN_RTT),
+        0 => path.rate_by_window(),
         known => known as f64,
     }
 }
@@ -198,7 +198,6 @@ const HYSTERESIS: f64 = 0.25;
 /// How long the peer's session may keep an acknowledgement for company.
 const ACK_DELAY: Duration = Duration::from_millis(10);
 /// Seconds.
-const UNKNOWN_RTT: f64 = 0.1;
 const LONGEST_WAIT: f64 = 0.1;
 const MIN_BACKLOG: u64 = 1448;
 /// Often enough for four probes in the two seconds within which a link has to be back.

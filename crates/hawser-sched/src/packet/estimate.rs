@@ -22,9 +22,9 @@ pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
 /// each round trip, if that is more. Bulk does not count on it: where it is wrong a queue grows,
 /// for which a call sends too little.
 pub(super) fn arrival_of(unit: &PacketUnit, path: &PathView) -> f64 {
-    let is_asked = path.in_flight.as_u64() as f64 > path.window() / ASKED;
+    let is_asked = path.in_flight.as_u64() as f64 > path.window() / ASKED_SHARE;
     let rate = match unit.flow.real_time && !is_asked {
-        true => rate(path).max(by_window(path)),
+        true => rate(path).max(path.rate_by_window()),
         false => rate(path),
     };
     arrival_at(path, unit.size, rate)
@@ -66,14 +66,9 @@ pub(super) fn has_grown(path: &PathView) -> bool {
 /// Bytes in each second; of a path that was never measured, its window in each round trip.
 pub(super) fn rate(path: &PathView) -> f64 {
     match path.rate.bytes_per_second() {
-        0 => by_window(path),
+        0 => path.rate_by_window(),
         known => known as f64,
     }
-}
-
-/// A window in each round trip.
-fn by_window(path: &PathView) -> f64 {
-    path.window() / path.rtt.as_secs_f64().max(UNKNOWN_RTT)
 }
 
 /// Rate times the user's weight.
@@ -85,6 +80,4 @@ const SHORT_QUEUE: Duration = Duration::from_millis(5);
 /// Bytes of a few packets.
 const PACKETS: u64 = 3 * 1500;
 /// A path with this part of its window in flight, one in so many, is asked for what it can carry.
-const ASKED: f64 = 4.0;
-/// Seconds. No round trip counts as shorter.
-const UNKNOWN_RTT: f64 = 0.1;
+const ASKED_SHARE: f64 = 4.0;

@@ -27,8 +27,9 @@ pub(super) struct Codel {
 /// Whether a queue falls by itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trend {
-    /// When the interval ends, and the shortest time in the queue in it.
+    /// End of the present interval.
     ends: Instant,
+    /// Shortest time in the queue in this interval.
     lowest: Duration,
     /// The same of the interval before.
     before: Duration,
@@ -108,7 +109,8 @@ fn control_law(from: Instant, count: u32, config: &CodelConfig) -> Instant {
     from + config.interval.div_f64(f64::from(count.max(1)).sqrt())
 }
 
-/// A queue falls that loses one in so many of its interval in each.
+/// A queue falls if its shortest delay shrinks by more than this part of an interval, one in so
+/// many, from one interval to the next.
 const FALLS: u32 = 32;
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Hosts {
         host.flows.push_back(flow);
     }
 
-    /// The first flow of the host whose turn it is, of so many others have none.
+    /// Returns the first flow of the host that is next when this many hosts are skipped.
     pub(super) fn first_after(&self, skipped: usize) -> Option<TunnelFlow> {
         let (_, number) = self.turns.iter().nth(skipped)?;
         self.hosts[number.index()].flows.front().copied()
@@ -200,13 +200,14 @@ impl Hosts {
         hosts.flat_map(|(_, number)| &self.hosts[number.index()].flows)
     }
 
-    /// All hosts, from the one on that stands at `from` in the table.
+    /// Returns the hosts in the order of the table, from place `from` (modulo its length) to its
+    /// end.
     pub(super) fn numbers(&self, from: usize) -> impl Iterator<Item = HostNumber> {
         let skipped = from.checked_rem(self.hosts.len()).unwrap_or(0);
         (skipped..self.hosts.len()).map(|it| HostNumber(it as u16))
     }
 
-    /// Flows of one host that have had a turn, from the one on that stands at `from`.
+    /// Returns the flows of a host that have had a turn, from place `from` to the end of its list.
     pub(super) fn flows_of(
         &self,
         number: HostNumber,

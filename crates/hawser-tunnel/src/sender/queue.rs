@@ -134,7 +134,7 @@ impl FairQueue {
             return Some(urgent);
         }
         let mut passed_over = 0;
-        // Flows of the next host among these, and hosts of which all are.
+        // Flows of the next host that were passed over, and hosts of which all flows were.
         let (mut of_host, mut hosts) = (0, 0);
         loop {
             let (flow, list) = match self.new.front() {

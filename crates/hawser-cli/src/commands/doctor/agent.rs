@@ -120,5 +120,5 @@ fn no_bus(name: &str, finding: &str) -> Check {
     )
 }
 
-const RULES: &str = "mend what is said; a daemon that is not root needs \
+const RULES: &str = "fix what is said; a daemon that is not root needs \
                      contrib/polkit/60-hawser.rules (docs/operations.md)";

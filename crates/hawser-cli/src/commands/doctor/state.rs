@@ -77,7 +77,7 @@ fn key(state: &StateDir) -> Option<Check> {
         Err(error) => Check::fail(
             "key",
             explained(&error.into()),
-            "mend what is said, or move the key away and enrol again",
+            "fix what is said, or move the key away and enrol again",
         ),
     })
 }

@@ -1,4 +1,5 @@
-//! The agent: follows the signals of links, so that traffic has left a link before it goes.
+//! The agent: follows the signals of links and the states of modems, so that traffic has left a
+//! link before it goes, and has links on standby connected in time.
 
 mod connecting;
 
@@ -22,10 +23,10 @@ use super::links::Links;
 use super::rules::{LinkRuleStore, Reading};
 use crate::daemon::guard::start_guard;
 
-/// What follows signals, for as long as this lives.
+/// The agent's tasks. [`Self::end`] takes back what other programs were asked to do.
 pub(crate) struct Agent {
     _tasks: JoinSet<()>,
-    /// What others' programs were asked to do is taken back by these.
+    /// Tasks that have asked other programs for something, and take it back when told to end.
     asking: JoinSet<()>,
     end: watch::Sender<()>,
 }

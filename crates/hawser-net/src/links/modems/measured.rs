@@ -71,7 +71,7 @@ impl fmt::Display for Measured {
     }
 }
 
-/// A line that is none.
+/// The line does not list measurements.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotMeasured;
 

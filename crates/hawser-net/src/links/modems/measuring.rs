@@ -18,7 +18,7 @@ pub struct Measuring {
     wanted: BTreeMap<String, Duration>,
     guard: Option<Guard>,
     measured: Measured,
-    /// Modems that were asked about in vain.
+    /// Modems that were not made to measure, and why.
     refused: BTreeMap<String, Refusal>,
 }
 
@@ -99,7 +99,7 @@ impl Measuring {
         self.refused.retain(|path, _| is_there(path));
     }
 
-    /// Ends it.
+    /// Ends the measurements, by ending the guard.
     pub(super) async fn end(self) {
         // The guard does little, and is waited for.
         let _ = tokio::task::spawn_blocking(move || drop(self.guard)).await;
