@@ -74,7 +74,10 @@ impl NetworkManager {
         if !modems.is_empty() {
             // The name of a modem's device is that of its port for commands.
             for link in missing {
-                let modem = modem_behind(link).await?;
+                // Without ModemManager the others are still found.
+                let Ok(modem) = modem_behind(link).await else {
+                    break;
+                };
                 let is_that = |device: &Properties| {
                     modem.is_some() && property::<String>(device, "Udi") == modem
                 };

@@ -109,17 +109,18 @@ impl PacketTunnel {
                 again = Self::open(&client, wish) => again,
             };
             match again {
-                Ok(again) if again.terms.of_client() == terms.of_client() => {
-                    tracing::info!("the tunnel goes on");
-                    // The largest packet may be another one now; the device's stays.
-                    granted = again.terms;
-                    stream = Some(again.stream);
-                }
                 Ok(again) => {
                     let now = again.terms.of_client();
                     let lost = terms.of_client().into_iter().filter(|it| !now.contains(it));
                     let lost: Vec<_> = lost.map(|it| it.to_string()).collect();
-                    return TunnelError::AddressLost(lost.join(" and "));
+                    if !lost.is_empty() {
+                        return TunnelError::AddressLost(lost.join(" and "));
+                    }
+                    tracing::info!("the tunnel goes on");
+                    // The largest packet may be another one now; the device's stays.
+                    // Networks that come beside the earlier ones are not used.
+                    granted = again.terms;
+                    stream = Some(again.stream);
                 }
                 // Waiting would not help.
                 Err(

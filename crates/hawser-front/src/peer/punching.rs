@@ -122,7 +122,11 @@ impl Punching {
         let seen = self.door_seen.subscribe();
         self.asked.notify_one();
         let exchanging = exchange(stream, seen, &targets, |addresses| {
-            told.send_replace(addresses);
+            told.send_if_modified(|before| {
+                let is_news = *before != addresses;
+                *before = addresses;
+                is_news
+            });
         });
         tokio::select! {
             ended = exchanging => {
@@ -230,9 +234,10 @@ async fn knock(door: &dyn Sockets, mut named: watch::Receiver<Vec<SocketAddr>>) 
     let (mut targets, mut turn) = (Vec::new(), 0);
     loop {
         let now = named.borrow_and_update().clone();
-        if now != targets {
-            (targets, turn) = (now, 0);
+        if now.iter().any(|it| !targets.contains(it)) {
+            turn = 0;
         }
+        targets = now;
         targets.iter().for_each(|to| door.send(*to, &[0]));
         let _ = timeout(pause_after(turn), named.changed()).await;
         turn += 1;

@@ -148,25 +148,30 @@ impl Hosts {
         }
     }
 
-    /// Tells whether bulk of a new flow has to wait for its host's turn: others of the host have
-    /// sent too much ahead of theirs, and other hosts wait.
-    pub(super) fn has_to_wait(&self, number: HostNumber) -> bool {
-        let ahead = self.hosts[number.index()]
-            .stands_at
-            .saturating_sub(self.reached);
-        let mut waiting = self.turns.iter().take(2);
-        ahead >= MAX_AHEAD && waiting.any(|(_, it)| *it != number)
+    /// Tells whether a packet has to wait for its host's turn: the host has sent too much ahead of
+    /// that, and other hosts send.
+    pub(super) fn has_to_wait(&self, number: HostNumber, real_time: bool) -> bool {
+        let host = &self.hosts[number.index()];
+        let ahead = host.stands_at.saturating_sub(self.reached);
+        let others = self.active - usize::from(host.active_flows > 0);
+        ahead >= max_ahead(real_time) && others > 0
     }
 
     /// Charges what a flow of the host has sent, in its host's turn or ahead of it.
-    pub(super) fn charge(&mut self, number: HostNumber, length: usize, in_turn: bool) {
+    pub(super) fn charge(
+        &mut self,
+        number: HostNumber,
+        length: usize,
+        real_time: bool,
+        in_turn: bool,
+    ) {
         let host = &mut self.hosts[number.index()];
         let before = host.stands_at;
         if in_turn {
             self.reached = self.reached.max(before);
         }
         // Beyond the limit it has kept nobody waiting.
-        let most = before.max(self.reached + MAX_AHEAD);
+        let most = before.max(self.reached + max_ahead(real_time));
         host.stands_at = (before + length as u64).min(most);
         if self.turns.remove(&(before, number)) {
             self.turns.insert((host.stands_at, number));
@@ -235,8 +240,11 @@ impl HostNumber {
     }
 }
 
-/// Bytes that new flows of a host may send ahead of its turn: a few questions and calls.
-const MAX_AHEAD: u64 = 12_000;
+/// Bytes that a host may send ahead of its turn: the first packets of some flows of bulk, and the
+/// calls of a host for a second.
+const fn max_ahead(real_time: bool) -> u64 {
+    if real_time { 64_000 } else { 12_000 }
+}
 
 #[cfg(test)]
 mod tests {
@@ -278,7 +286,7 @@ mod tests {
             // One of them sends packets of three times the size.
             let length = 500 * (1 + 2 * flow.index());
             sent[flow.index()] += length as i64;
-            hosts.charge(HostNumber(flow.value()), length, true);
+            hosts.charge(HostNumber(flow.value()), length, false, true);
         }
         assert!((sent[0] - sent[1]).abs() <= 1500, "{sent:?}");
     }

@@ -28,7 +28,7 @@ pub(super) struct FairQueue {
     lanes: Vec<Lane>,
     /// Where to read a flow's host.
     host_end: HostEnd,
-    /// Flows of calls that have had a turn, and whose next packet waits for none.
+    /// Flows of calls, whose next packet waits for no turn. They stand in other lists as well.
     urgent: VecDeque<TunnelFlow>,
     /// Flows that have begun to send.
     new: VecDeque<TunnelFlow>,
@@ -113,7 +113,8 @@ impl FairQueue {
             lane.deficit = QUANTUM;
             self.hosts.on_flow_begins(lane.host);
             self.new.push_back(flow);
-        } else if was_empty && real_time && !lane.is_urgent {
+        }
+        if was_empty && real_time && !lane.is_urgent {
             lane.is_urgent = true;
             self.urgent.push_back(flow);
         }
@@ -134,7 +135,7 @@ impl FairQueue {
             return Some(urgent);
         }
         let mut passed_over = 0;
-        // Flows of the next host that were passed over, and hosts of which all flows were.
+        // Flows of the next host that were passed over, and hosts of which enough were.
         let (mut of_host, mut hosts) = (0, 0);
         loop {
             let (flow, list) = match self.new.front() {
@@ -149,7 +150,7 @@ impl FairQueue {
                 continue;
             }
             let bulk = lane.first_of_bulk();
-            if list == Turn::New && bulk.is_some() && self.hosts.has_to_wait(host) {
+            if list == Turn::New && self.hosts.has_to_wait(host, bulk.is_none()) {
                 self.move_to_old(flow, list);
                 continue;
             }
@@ -162,7 +163,7 @@ impl FairQueue {
                 }
                 self.move_to_old(flow, list);
                 of_host += usize::from(list == Turn::Old);
-                if of_host >= self.hosts.count_of(host) {
+                if of_host >= self.hosts.count_of(host).min(LOOKED_AT_OF_HOST) {
                     (of_host, hosts) = (0, hosts + 1);
                 }
                 continue;
@@ -181,13 +182,13 @@ impl FairQueue {
         }
     }
 
-    /// Takes out the packet of a call that stands among the flows which have had a turn. It waits
-    /// neither for its host's turn nor for its own.
+    /// Takes out the packet of a call. It waits neither for its host's turn nor for its own.
     fn pop_urgent(&mut self, now: Instant, config: &CodelConfig) -> Option<(TunnelFlow, Waiting)> {
         while let Some(flow) = self.urgent.pop_front() {
             let lane = &mut self.lanes[flow.index()];
             lane.is_urgent = false;
-            if lane.begins_with_real_time() != Some(true) {
+            let is_call = lane.begins_with_real_time() == Some(true);
+            if !is_call || self.hosts.has_to_wait(lane.host, true) {
                 continue;
             }
             if let Some(waiting) = self.pop_of(now, flow, config) {
@@ -202,7 +203,8 @@ impl FairQueue {
     fn on_taken(&mut self, flow: TunnelFlow, waiting: &Waiting, in_turn: bool) {
         let (lane, length) = (&mut self.lanes[flow.index()], waiting.packet.len());
         lane.deficit -= length as i64;
-        self.hosts.charge(lane.host, length, in_turn);
+        self.hosts
+            .charge(lane.host, length, waiting.real_time, in_turn);
     }
 
     /// Estimates how many bytes leave until nothing that waits of a flow now is left: hosts and
@@ -385,6 +387,8 @@ pub(super) fn charge(packet: &Bytes) -> ByteCount {
 
 /// Flows that are looked at for a real-time packet, and for one that has a path.
 const LOOKED_AT: usize = 16;
+/// As many of one host, before the next host's are looked at.
+const LOOKED_AT_OF_HOST: usize = 4;
 /// A longer round trip is one with a queue in it.
 const MAX_ADDED: Duration = Duration::from_secs(1);
 /// Bytes of a flow in each round of its host: an Ethernet frame.

@@ -451,6 +451,26 @@ fn a_call_of_a_busy_host_goes_ahead_of_its_turn() {
 }
 
 #[test]
+fn a_host_with_very_many_calls_leaves_others_their_share() {
+    let mut sender = sender(PacketPolicy::Auto);
+    let mut of_others = 0;
+    for round in 0..300 {
+        let now = ms(round);
+        // One packet of each of a thousand calls, in turns; more than there is room for.
+        for number in 0..60 {
+            let port = (round * 60 + number) % 1000;
+            let call = of_host(HostEnd::Source, 4, 1, port as u16, 200);
+            sender.enqueue(now, call).unwrap();
+        }
+        let bulk = of_host(HostEnd::Source, 4, 2, 80, 1000);
+        sender.enqueue(now, bulk).unwrap();
+        let placed = drain(&mut sender, now, &mut paths(&[4000]));
+        of_others += placed.iter().filter(|it| it.packet.len() > 1000).count();
+    }
+    assert!(of_others > 60, "{of_others}");
+}
+
+#[test]
 fn when_memory_is_used_up_the_host_that_has_most_loses() {
     let mut sender = Sender::new(SenderConfig {
         max_packets: 100,

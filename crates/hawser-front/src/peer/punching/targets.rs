@@ -37,6 +37,8 @@ impl Targets {
             }
             chosen.push(*address);
         }
+        // Another order is no news.
+        chosen.sort_unstable();
         self.current.clone_from(&chosen);
         chosen
     }
