@@ -60,11 +60,7 @@ impl Policing {
         let is_over = span >= SPAN.max(rtt.unwrap_or_default() * 2) && sent >= MIN_SENT;
         if is_over {
             let without = match self.usual {
-                // Another network may have come below the link.
-                Some(usual) => {
-                    let usual = usual.max(min_rtt.unwrap_or_default());
-                    usual + usual / 16
-                }
+                Some(usual) => usual + usual / 16,
                 // Over radio the mean is far above the minimum.
                 None => min_rtt.unwrap_or_default() * 3 / 2,
             };
