@@ -6,6 +6,8 @@ mod chart;
 mod circles;
 mod fuzz;
 mod layers;
+#[cfg(target_os = "linux")]
+mod leftovers;
 mod lines;
 mod packages;
 mod process;

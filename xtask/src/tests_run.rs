@@ -1,7 +1,7 @@
 //! Runs the tests and says which of them did not really run.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -17,21 +17,22 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         }
         _ => {}
     }
+    #[cfg(target_os = "linux")]
+    crate::leftovers::adopt();
     let mut child = crate::process::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .env(SKIP_LOG, &log)
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo test")?;
-    let mut tally = Tally::default();
     let output = child.stdout.take().context("cargo test has no output")?;
-    for line in BufReader::new(output).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        // Whoever listens may stop listening; the tests go on.
-        let _ = writeln!(std::io::stdout(), "{line}");
-        tally.read(&line);
-    }
+    let reader = std::thread::spawn(move || pass_on(output));
     let status = child.wait()?;
+    #[cfg(target_os = "linux")]
+    for process in crate::leftovers::end() {
+        println!("left behind by a test, and ended now: {process}");
+    }
+    let mut tally = reader.join().unwrap_or_default();
     for line in std::fs::read_to_string(&log).unwrap_or_default().lines() {
         tally.read(line);
     }
@@ -40,6 +41,18 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         bail!("`cargo test` ended with {status}");
     }
     Ok(())
+}
+
+/// Shows what the tests say, and adds it up.
+fn pass_on(output: impl Read) -> Tally {
+    let mut tally = Tally::default();
+    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        // Whoever listens may stop listening; the tests go on.
+        let _ = writeln!(std::io::stdout(), "{line}");
+        tally.read(&line);
+    }
+    tally
 }
 
 fn skip_log(root: &Path) -> std::path::PathBuf {

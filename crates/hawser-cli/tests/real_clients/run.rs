@@ -92,27 +92,20 @@ fn a_daemon_captures_a_control_group_and_leaves_nothing_behind_when_it_is_killed
         .arg(place.path("client"))
         .args(captive)
         .arg(&wanted);
-    let mut daemon = hawser
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    hawser.stdin(Stdio::null());
+    let daemon = place.launch_command("client", hawser);
     until(
         "the daemon captures",
-        || {
-            place
-                .status("client")
-                .is_some_and(|status| status["listen"][0].is_string())
-        },
-        || format!("{:?}", place.run("client", &["status"])),
+        || daemon.listen(&place).is_some(),
+        || daemon.log(),
     );
     let shares = group.downloads(&place, &network, &nginx);
     assert!(
         shares.iter().all(|share| *share > FILE as u64),
-        "{shares:?}"
+        "{shares:?}\n{}",
+        daemon.log()
     );
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill();
     let shares = group.downloads(&place, &network, &nginx);
     assert!(shares[1] < FILE as u64, "{shares:?}");
 }

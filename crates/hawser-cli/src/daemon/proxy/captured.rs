@@ -76,6 +76,10 @@ impl Capturing<'_> {
             places.follow_packets(packets);
         }
         places.answer_names(NameStub::start_noting(self.director, self.reserved, self.names).await);
+        let rules = Arc::clone(&self.rules.borrow());
+        if let Err(error) = places.fill(&rules).await {
+            tracing::warn!(%error, "not all is captured yet");
+        }
         tracing::info!(%scope, "connections are captured");
         Ok(Captured {
             places: tokio::spawn(places.run(self.rules)),
