@@ -234,7 +234,6 @@ static OPEN_FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::links::LinkKind;
     use hawser_types::LinkIndex;
 
     use super::*;
@@ -242,17 +241,11 @@ mod tests {
     #[test]
     fn the_loopback_interface_is_shown_where_it_was_named_or_is_used() {
         let link = |name: &str, index, loopback| Link {
-            index: LinkIndex::new(index),
-            name: name.to_owned(),
-            kind: LinkKind::Hardware,
             addresses: vec!["192.0.2.1".parse().unwrap()],
-            enabled: true,
-            up: true,
             has_default_route_v4: true,
-            has_default_route_v6: false,
             takes_ordinary_v4: true,
-            takes_ordinary_v6: false,
             loopback,
+            ..Link::new(LinkIndex::new(index), name)
         };
         let links = [link("lo", 1, true), link("dsl", 2, false)];
         let shown = |wanted: &[&str], is_near| {

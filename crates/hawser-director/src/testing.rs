@@ -8,7 +8,7 @@ use std::time::Duration;
 use hawser_policy::Protocol;
 use hawser_sched::PortClass;
 use hawser_sched::connection::Demand;
-use hawser_types::{Link, LinkIndex, LinkKind};
+use hawser_types::{Link, LinkIndex};
 
 pub(crate) use rig::{Rig, RigFlow};
 
@@ -18,17 +18,10 @@ use super::expected::Expected;
 /// A link that leads everywhere; its index is the sum of its name's bytes.
 pub(crate) fn link(name: &str) -> Arc<Link> {
     Arc::new(Link {
-        index: index(name),
-        name: name.to_owned(),
-        kind: LinkKind::Hardware,
         addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::2".parse().unwrap()],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
         has_default_route_v6: true,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(index(name), name)
     })
 }
 

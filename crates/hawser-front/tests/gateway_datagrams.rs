@@ -22,9 +22,8 @@ use hawser_net::client::{Client, ClientConfig};
 use hawser_net::gateway::{Admission, Gateway};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::links::{Link, LinkKind};
+use hawser_net::links::Link;
 use hawser_net::stream::BondStream;
-use hawser_types::LinkIndex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
@@ -73,17 +72,8 @@ async fn client(config: GatewayConfig) -> Client {
         }
     });
     let link = Link {
-        index: LinkIndex::new(1),
-        name: "lo".to_owned(),
-        kind: LinkKind::Loopback,
-        addresses: vec!["127.0.0.1".parse().unwrap()],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: true,
+        ..Link::loopback("127.0.0.1".parse().unwrap())
     };
     let config = ClientConfig {
         identity: near,

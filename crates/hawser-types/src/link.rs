@@ -90,6 +90,33 @@ pub struct DefaultRoute {
 }
 
 impl Link {
+    /// A link of hardware that is up and has neither addresses nor routes.
+    pub fn new(index: LinkIndex, name: impl Into<String>) -> Self {
+        Self {
+            index,
+            name: name.into(),
+            kind: LinkKind::Hardware,
+            addresses: Vec::new(),
+            enabled: true,
+            up: true,
+            has_default_route_v4: false,
+            has_default_route_v6: false,
+            takes_ordinary_v4: false,
+            takes_ordinary_v6: false,
+            loopback: false,
+        }
+    }
+
+    /// The loopback interface as Linux has it, with this address.
+    pub fn loopback(address: IpAddr) -> Self {
+        Self {
+            kind: LinkKind::Loopback,
+            addresses: vec![address],
+            loopback: true,
+            ..Self::new(LinkIndex::new(1), "lo")
+        }
+    }
+
     /// Why it cannot be used now; none if it can.
     pub fn why_unusable(&self) -> Option<Unusable> {
         if self.loopback {

@@ -3,23 +3,11 @@ use std::os::fd::AsFd as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::links::{LinkKind, list_links};
+use crate::links::list_links;
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 fn loopback(address: &str) -> Link {
-    Link {
-        index: LinkIndex::new(1),
-        name: "lo".to_owned(),
-        kind: LinkKind::Loopback,
-        addresses: vec![address.parse().unwrap()],
-        enabled: true,
-        up: true,
-        has_default_route_v4: false,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: true,
-    }
+    Link::loopback(address.parse().unwrap())
 }
 
 fn quick() -> SocketOptions {

@@ -19,17 +19,8 @@ pub trait Relay: fmt::Debug + Send + Sync + 'static {
 /// Stands for the relay among the links of a session.
 pub(super) fn as_link() -> Link {
     Link {
-        index: RELAY,
-        name: "relay".to_owned(),
         kind: LinkKind::Tunnel,
-        addresses: Vec::new(),
-        enabled: true,
-        up: true,
-        has_default_route_v4: false,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(RELAY, "relay")
     }
 }
 

@@ -224,21 +224,13 @@ const ANY: LinkIndex = LinkIndex::new(0);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::LinkKind;
 
     fn link(index: u32, addresses: &[&str]) -> Link {
         Link {
-            index: LinkIndex::new(index),
-            name: format!("eth{index}"),
-            kind: LinkKind::Hardware,
             addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
-            enabled: true,
-            up: true,
             has_default_route_v4: true,
-            has_default_route_v6: false,
             takes_ordinary_v4: true,
-            takes_ordinary_v6: false,
-            loopback: false,
+            ..Link::new(LinkIndex::new(index), format!("eth{index}"))
         }
     }
 

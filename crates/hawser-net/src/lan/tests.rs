@@ -1,21 +1,13 @@
 use hawser_types::LinkIndex;
 
 use super::*;
-use crate::links::LinkKind;
 
 fn link(name: &str, has_default_route: bool) -> Link {
     Link {
-        index: LinkIndex::new(7),
-        name: name.to_owned(),
-        kind: LinkKind::Hardware,
         addresses: vec!["192.0.2.1".parse().unwrap()],
-        enabled: true,
-        up: true,
         has_default_route_v4: has_default_route,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
         loopback: name == "lo",
+        ..Link::new(LinkIndex::new(7), name)
     }
 }
 

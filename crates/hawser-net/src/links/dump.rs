@@ -70,22 +70,14 @@ fn link_of(message: &LinkMessage) -> Link {
     let flags = message.header.flags;
     let loopback = flags.contains(LinkFlags::Loopback);
     let mut link = Link {
-        index: LinkIndex::new(message.header.index),
-        name: String::new(),
-        kind: if loopback {
-            LinkKind::Loopback
-        } else {
-            LinkKind::Hardware
-        },
-        addresses: Vec::new(),
         enabled: flags.contains(LinkFlags::Up),
         up: is_up(flags),
-        has_default_route_v4: false,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
         loopback,
+        ..Link::new(LinkIndex::new(message.header.index), "")
     };
+    if loopback {
+        link.kind = LinkKind::Loopback;
+    }
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name.clone_from(name),

@@ -11,7 +11,7 @@ use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig, Gatew
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::invite::Invite;
-use hawser_net::links::{Link, LinkKind};
+use hawser_net::links::Link;
 use hawser_net::stream::BondStream;
 use hawser_session::SessionConfig;
 use tokio::net::TcpListener;
@@ -254,14 +254,7 @@ pub(crate) fn link(number: u32) -> Link {
     Link {
         index: hawser_types::LinkIndex::new(1000 + number),
         name: format!("test{number}"),
-        kind: LinkKind::Loopback,
-        addresses: vec![[127, 0, 0, 1].into()],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: true,
+        ..Link::loopback([127, 0, 0, 1].into())
     }
 }

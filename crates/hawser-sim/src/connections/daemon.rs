@@ -13,7 +13,7 @@ use hawser_path::{KnownLink, KnownRate, LinkKey, Segments};
 use hawser_policy::{Action, Condition, PortRange, Rule, RuleSet};
 use hawser_scenario::{Application, Congestion, Scenario, Workload};
 use hawser_sched::connection::ConnectionPolicy;
-use hawser_types::{ByteCount, DefaultRoute, Instant, Link, LinkIndex, LinkKind, Rate};
+use hawser_types::{ByteCount, DefaultRoute, Instant, Link, LinkIndex, Rate};
 
 use crate::network::{End, Network};
 use crate::tcp::TcpConfig;
@@ -218,17 +218,10 @@ fn port(application: usize) -> u16 {
 /// The link at this place of the scenario, as the system shows it.
 fn link(place: usize) -> Link {
     Link {
-        index: index(place),
-        name: name(place),
-        kind: LinkKind::Hardware,
         addresses: vec![neighbour(place, 2)],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
         takes_ordinary_v4: place == 0,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(index(place), name(place))
     }
 }
 

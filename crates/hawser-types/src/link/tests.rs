@@ -3,17 +3,9 @@ use super::*;
 /// A hardware link that can be used, with a default route.
 fn link(index: u32, name: &str) -> Link {
     Link {
-        index: LinkIndex::new(index),
-        name: name.to_owned(),
-        kind: LinkKind::Hardware,
         addresses: vec!["192.0.2.1".parse().unwrap()],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(LinkIndex::new(index), name)
     }
 }
 

@@ -171,7 +171,6 @@ const IPV4_CONF: &str = "/proc/sys/net/ipv4/conf";
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::links::LinkKind;
     use hawser_types::LinkIndex;
 
     use super::*;
@@ -181,17 +180,9 @@ mod tests {
 
     fn link(name: &str) -> Link {
         Link {
-            index: LinkIndex::new(7),
-            name: name.to_owned(),
-            kind: LinkKind::Hardware,
             addresses: vec!["192.0.2.1".parse().unwrap()],
-            enabled: true,
-            up: true,
             has_default_route_v4: true,
-            has_default_route_v6: false,
-            takes_ordinary_v4: false,
-            takes_ordinary_v6: false,
-            loopback: false,
+            ..Link::new(LinkIndex::new(7), name)
         }
     }
 

@@ -174,7 +174,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    use hawser_net::links::LinkKind;
     use hawser_types::LinkIndex;
 
     use super::*;
@@ -182,17 +181,10 @@ mod tests {
     #[test]
     fn a_pool_that_an_address_of_this_machine_is_in_is_refused() {
         let link = |name: &str, addresses: &[&str]| Link {
-            name: name.to_owned(),
             addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
-            index: LinkIndex::new(1),
-            kind: LinkKind::Hardware,
-            enabled: true,
-            up: true,
             has_default_route_v4: true,
-            has_default_route_v6: false,
             takes_ordinary_v4: true,
-            takes_ordinary_v6: false,
-            loopback: false,
+            ..Link::new(LinkIndex::new(1), name)
         };
         let links = [
             link("eth0", &["192.0.2.7"]),

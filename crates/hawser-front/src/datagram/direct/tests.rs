@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hawser_net::links::{Link, LinkKind};
+use hawser_net::links::Link;
 use hawser_types::LinkIndex;
 use tokio::net::UdpSocket;
 
@@ -33,22 +33,11 @@ impl PlaceFlows for Arc<Script> {
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let address = ADDRESSES[turn % ADDRESSES.len()].parse().unwrap();
+        let begins_badly = self.begins_badly && turn == 0;
         let link = Link {
-            index: LinkIndex::new(if self.begins_badly && turn == 0 {
-                1 << 30
-            } else {
-                1
-            }),
-            name: "lo".to_owned(),
-            kind: LinkKind::Loopback,
-            addresses: vec![address],
-            enabled: true,
-            up: true,
+            index: LinkIndex::new(if begins_badly { 1 << 30 } else { 1 }),
             has_default_route_v4: true,
-            has_default_route_v6: false,
-            takes_ordinary_v4: false,
-            takes_ordinary_v6: false,
-            loopback: true,
+            ..Link::loopback(address)
         };
         Ok(Placement {
             link: Some(Arc::new(link)),

@@ -5,9 +5,8 @@ use hawser_net::client::{ClientConfig, OpenStreamError};
 use hawser_net::gateway::{Admission, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
-use hawser_net::links::{Link, LinkKind};
+use hawser_net::links::Link;
 use hawser_net::store::{NameStore, OrderStore, StateDir};
-use hawser_types::LinkIndex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -142,17 +141,8 @@ async fn serve(gateway: Gateway, place: Arc<MeetingPlace>) {
 
 fn links() -> watch::Receiver<Arc<Vec<Link>>> {
     let link = Link {
-        index: LinkIndex::new(1),
-        name: "lo".to_owned(),
-        kind: LinkKind::Loopback,
-        addresses: vec!["127.0.0.1".parse().unwrap()],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: true,
+        ..Link::loopback("127.0.0.1".parse().unwrap())
     };
     watch::channel(Arc::new(vec![link])).1
 }

@@ -13,7 +13,7 @@ use crate::gateway::tests::Everybody;
 use crate::gateway::{AcceptLimits, Gateway, GatewayConfig};
 use crate::host_port::HostPort;
 use crate::identity::Identity;
-use crate::links::{LinkKind, LinkMonitor};
+use crate::links::LinkMonitor;
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 #[test]
@@ -139,17 +139,10 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 fn link(index: u32, up: bool) -> Link {
     Link {
-        index: LinkIndex::new(index),
-        name: format!("eth{index}"),
-        kind: LinkKind::Hardware,
         addresses: vec![[192, 0, 2, 1].into()],
-        enabled: true,
         up,
         has_default_route_v4: true,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(LinkIndex::new(index), format!("eth{index}"))
     }
 }
 

@@ -4,21 +4,13 @@ use std::path::Path;
 use hawser_types::LinkIndex;
 
 use super::*;
-use crate::links::LinkKind;
 
 fn link(index: u32, name: &str, address: &str) -> Link {
     Link {
-        index: LinkIndex::new(index),
-        name: name.to_owned(),
-        kind: LinkKind::Hardware,
         addresses: vec![address.parse().unwrap()],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
         takes_ordinary_v4: true,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(LinkIndex::new(index), name)
     }
 }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
 use hawser_front::connection::SharedDirector;
-use hawser_net::links::{Link, LinkKind};
+use hawser_net::links::Link;
 use hawser_policy::{Action, Condition, LinkChoice, Rule, RuleSet, Source};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::LinkIndex;
@@ -11,17 +11,9 @@ use super::*;
 
 fn link(index: u32, name: &str) -> Link {
     Link {
-        index: LinkIndex::new(index),
-        name: name.to_owned(),
-        kind: LinkKind::Hardware,
         addresses: vec!["192.0.2.1".parse().unwrap()],
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(LinkIndex::new(index), name)
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hawser_config::Config;
 use hawser_control::{ErrorReason, Response, RuleStatus, encode};
 use hawser_front::connection::SharedDirector;
-use hawser_net::links::{Link, LinkKind};
+use hawser_net::links::Link;
 use hawser_net::store::StateDir;
 use hawser_types::{LinkIndex, LinkUse};
 use tempfile::TempDir;
@@ -68,17 +68,8 @@ impl Stage {
 
 fn link(index: u32, name: &str) -> Link {
     Link {
-        index: LinkIndex::new(index),
-        name: name.to_owned(),
-        kind: LinkKind::Hardware,
-        addresses: Vec::new(),
-        enabled: true,
-        up: true,
         has_default_route_v4: true,
-        has_default_route_v6: false,
-        takes_ordinary_v4: false,
-        takes_ordinary_v6: false,
-        loopback: false,
+        ..Link::new(LinkIndex::new(index), name)
     }
 }
 
