@@ -15,7 +15,7 @@ use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::{Observation, Observe, Origin};
+use crate::connection::{EarlyData, Observation, Observe, Origin};
 use crate::destination::Destination;
 use crate::incoming::IncomingStream;
 use crate::packets::OPENING_PACKETS;
@@ -376,7 +376,8 @@ impl Dialer for DoorDialer {
     }
 }
 
-/// Waits until the far end has connected a stream to its destination.
+/// Waits until the far end has connected a stream to its destination. What the application has said
+/// already goes ahead.
 async fn accepted(
     mut stream: BondStream,
     client: Option<Arc<Client>>,
@@ -385,7 +386,11 @@ async fn accepted(
     if let Some(label) = origin.label() {
         stream.set_label(label);
     }
-    match stream.accepted().await {
+    let accepted = match &origin.early {
+        Some(early) => accepted_after(&mut stream, early).await,
+        None => stream.accepted().await,
+    };
+    match accepted {
         Ok(_) => Ok(Bonded {
             stream,
             _client: client,
@@ -395,6 +400,22 @@ async fn accepted(
             Err(code
                 .and_then(DialError::from_code)
                 .unwrap_or(DialError::GatewayUnavailable))
+        }
+    }
+}
+
+async fn accepted_after(stream: &mut BondStream, early: &EarlyData) -> io::Result<Bytes> {
+    loop {
+        tokio::select! {
+            accepted = stream.accepted() => return accepted,
+            mut bytes = early.next() => {
+                while !bytes.is_empty() {
+                    if stream.write_bytes(&mut bytes).await.is_err() {
+                        // Acceptance is refused, too, and says why.
+                        return stream.accepted().await;
+                    }
+                }
+            }
         }
     }
 }

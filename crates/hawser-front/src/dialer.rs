@@ -11,13 +11,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
+use hawser_types::ByteCount;
 use tokio::time::Instant;
 
 use crate::bonded::{BondDialer, Bonded, SessionDialer as _};
 use crate::connect::ConnectOptions;
 use crate::connection::{
-    Counted, Decided, LinkResolver, Origin, OverLinks, RememberingResolver, SharedDirector, TcpVia,
-    Via, resolved,
+    Counted, Decided, EarlyData, LinkResolver, Origin, OverLinks, RememberingResolver,
+    SharedDirector, TcpVia, Via, resolved,
 };
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
@@ -116,7 +117,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         let dialed = peers.dial(
             (address, way),
             (destination, origin),
-            self.dial_by_decision(destination, origin),
+            self.dial_by_decision((destination, origin), None),
         );
         match dialed.await? {
             EitherStream::Direct(opened) => Ok(opened),
@@ -130,11 +131,12 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         }
     }
 
-    /// Dials by the gateway or over links, as the director decides.
+    /// Dials by the gateway or over links, as the director decides. The way may carry `early` where
+    /// it is the only one.
     async fn dial_by_decision(
         &self,
-        destination: &Destination,
-        origin: &Origin,
+        (destination, origin): (&Destination, &Origin),
+        early: Option<&EarlyData>,
     ) -> Result<Opened<V, P>, DialError> {
         let Some(gateway) = &self.gateway else {
             return self.dial_over_links(destination, origin).await;
@@ -156,6 +158,9 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
             });
             match (decision, addresses) {
                 (Decision::Gateway(decision), _) => {
+                    if let Some(early) = early.filter(|_| decision.waits_for_gateway) {
+                        early.release();
+                    }
                     let to = (destination, origin);
                     return self.dial_over_gateway(gateway, to, &decision).await;
                 }
@@ -235,6 +240,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         let dialed = gateway.dial_for(destination, origin).await;
         let stream = dialed.inspect_err(|error| flow.failed(*error))?;
         flow.connected(was_up.then(|| begun.elapsed()));
+        let early = origin.early.as_ref().map_or(0, EarlyData::left);
+        flow.moved(ByteCount::from(early), ByteCount::ZERO);
         Ok(Counted::new(stream, Some(flow)))
     }
 }
@@ -259,6 +266,7 @@ where
         if let Some(named) = &self.named
             && let Some(dialing) = named.dial(&destination.host, destination.port, origin)
         {
+            origin.early.iter().for_each(EarlyData::release);
             let stream = dialing.await?;
             return Ok(EitherStream::Bonded(Counted::new(stream, None)));
         }
@@ -269,7 +277,8 @@ where
         {
             return self.dial_by_peer(peers, way, (destination, origin)).await;
         }
-        let opened = self.dial_by_decision(destination, origin).await?;
+        let dialed = self.dial_by_decision((destination, origin), origin.early.as_ref());
+        let opened = dialed.await?;
         if let EitherStream::Direct(stream) = &opened
             && let Some(remote) = stream.remote()
             && let Some(peers) = self.peers()

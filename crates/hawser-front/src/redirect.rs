@@ -2,7 +2,8 @@
 //! port on loopback.
 //!
 //! Who makes one knows nothing of that. So it hears of success before the destination has been
-//! reached, and a destination that cannot be reached resets the connection.
+//! reached, and a destination that cannot be reached resets the connection. What it says meanwhile
+//! may go ahead ([`EarlyData`]).
 
 mod forwarded;
 #[cfg(test)]
@@ -17,9 +18,10 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tracing::debug;
 
-use crate::connection::{Origin, known};
+use crate::connection::{EarlyData, Origin, known};
 use crate::destination::Destination;
 use crate::proxy::{Context, Guarded, ProxyConfig, ProxyCounters, accept_all};
+use crate::relay::Side;
 use crate::transport::Dialer;
 pub use forwarded::{Forwarded, HostPlace};
 
@@ -139,6 +141,32 @@ impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
     }
 }
 
+/// Hears what a program says until it has given up.
+async fn hear(client: &TcpStream, early: &EarlyData) {
+    let mut has_more = true;
+    loop {
+        let room = early.room();
+        let interest = match has_more && room > 0 {
+            true => Interest::READABLE | Interest::ERROR,
+            false => Interest::ERROR,
+        };
+        match client.ready(interest).await {
+            Ok(ready) if ready.is_error() => return,
+            Ok(_) if interest.is_readable() => {}
+            Ok(_) => continue,
+            Err(_) => return,
+        }
+        let mut said = Vec::with_capacity(room.min(READ_AT_ONCE));
+        match client.try_read_buf(&mut said) {
+            // Whether it has ended its half or only said nothing yet, the relay sees.
+            Ok(0) => has_more = false,
+            Ok(_) => early.put(&said),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
 impl Port {
     async fn open(address: SocketAddr) -> io::Result<Self> {
         Self::of(TcpListener::bind(address).await?)
@@ -164,16 +192,25 @@ async fn serve<D: Dialer, L: Lookup>(
         return debug!(%peer, "a connection that nobody announced is refused");
     };
     let destination = Destination::from(redirected.destination);
-    let context = context.of(known(redirected.origin));
+    let early = EarlyData::default();
+    let context = context.of(known(Origin {
+        early: Some(early.clone()),
+        ..redirected.origin
+    }));
     let dialled = tokio::select! {
         dialled = context.dial(&destination) => dialled,
-        // The program has given up.
-        _ = client.stream().ready(Interest::ERROR) => return,
+        () = hear(client.stream(), &early) => return,
     };
     if let Ok(server) = dialled {
-        context
-            .relay(client.into_stream().into(), server.into())
-            .await;
+        context.counters().bytes.add_up(early.left());
+        let client = Side {
+            stream: client.into_stream(),
+            early: early.rest(),
+        };
+        context.relay(client, server.into()).await;
     }
     drop(redirected.kept);
 }
+
+/// Most programs say little before they are answered.
+const READ_AT_ONCE: usize = 2048;

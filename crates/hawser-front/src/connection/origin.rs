@@ -5,7 +5,7 @@ use hawser_capture::process::Process;
 use hawser_director::ConnectionRequest;
 use hawser_net::stream::Label;
 
-use super::Sought;
+use super::{EarlyData, Sought};
 use crate::destination::{Destination, Host};
 
 /// The application that asks for a connection. Facts that are not known are `None`.
@@ -31,6 +31,8 @@ pub struct Origin {
     /// The search for the process's name, where that is not known: it goes on when a user wants to
     /// see the name.
     pub sought: Option<Sought>,
+    /// What it has said already, where it takes the connection for established.
+    pub early: Option<EarlyData>,
 }
 
 impl Origin {

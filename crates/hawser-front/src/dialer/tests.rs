@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hawser_director::SessionView;
 use hawser_net::identity::PublicKey;
 use hawser_net::links::Link;
@@ -191,6 +192,31 @@ impl Scene {
             mode: Some(mode),
             ..Action::default()
         });
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_says_early_leaves_only_where_no_other_way_is_tried() {
+    for (usage, to, may_leave) in [
+        (GatewayUse::Always, OUT_THERE, true),
+        (GatewayUse::Always, "10.0.0.7", false),
+        (GatewayUse::Auto, OUT_THERE, false),
+        (GatewayUse::Never, OUT_THERE, false),
+    ] {
+        let scene = scene(usage).await;
+        let early = EarlyData::default();
+        early.put(b"hello");
+        let origin = Origin {
+            early: Some(early.clone()),
+            ..Origin::default()
+        };
+        let to = Destination::new(Host::Ip(to.parse().unwrap()), 443);
+        assert!(scene.dialer.dial_for(&to, &origin).await.is_ok());
+        assert_eq!(
+            early.next().now_or_never().is_some(),
+            may_leave,
+            "{usage:?} {to}"
+        );
     }
 }
 

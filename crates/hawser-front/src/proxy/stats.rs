@@ -74,7 +74,7 @@ pub struct ProxyCounters {
     pub(super) datagrams_up: AtomicU64,
     pub(super) datagrams_down: AtomicU64,
     pub(super) datagrams_dropped: AtomicU64,
-    pub(super) bytes: RelayCounters,
+    pub(crate) bytes: RelayCounters,
     /// Says of connections that are refused.
     pub(super) refusals: Seldom,
 }

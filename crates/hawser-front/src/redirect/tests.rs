@@ -109,6 +109,56 @@ async fn a_stranger_is_reset_on_both_ports() {
     assert_eq!(running.counters.snapshot().dial_errors.len(), 0);
 }
 
+/// Takes along what was said early.
+struct Ahead;
+
+impl Dialer for Ahead {
+    type Stream = TcpStream;
+
+    async fn dial(&self, _: &Destination) -> Result<TcpStream, DialError> {
+        unreachable!("a program made it")
+    }
+
+    async fn dial_for(&self, to: &Destination, origin: &Origin) -> Result<TcpStream, DialError> {
+        let mut stream = DirectDialer.dial(to).await?;
+        let early = origin.early.as_ref().unwrap();
+        early.release();
+        stream.write_all(&early.next().await).await.unwrap();
+        Ok(stream)
+    }
+}
+
+#[tokio::test]
+async fn what_was_taken_along_is_not_said_twice_and_counts() {
+    let running = start(Ahead).await;
+    let mut stream = running.connect(echo().await).await;
+    stream.write_all(b"hello").await.unwrap();
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).await.unwrap();
+    stream.write_all(b" again").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert_eq!((&answer, &rest[..]), (b"hello", &b" again"[..]));
+    assert_eq!(running.counters.snapshot().bytes_up.as_u64(), 11);
+}
+
+#[tokio::test]
+async fn more_than_may_leave_early_waits_for_the_connection() {
+    let running = start(Ahead).await;
+    let mut stream = running.connect(echo().await).await;
+    let (mut read, mut write) = stream.split();
+    let sent: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+    let writing = async {
+        write.write_all(&sent).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let mut came = Vec::new();
+    let (read, ()) = tokio::join!(read.read_to_end(&mut came), writing);
+    read.unwrap();
+    assert!(came == sent);
+}
+
 /// Says when it is asked, and when it is given up.
 struct Never(Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>);
 

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::*;
+use crate::connection::{EarlyData, Origin};
 use crate::gateway::{ClientId, MeetingPlace};
 
 /// A gateway that lets its clients meet, and Bob, who may be met there by those in his book.
@@ -165,6 +166,36 @@ async fn a_host_of_the_book_has_a_session_through_the_gateway() {
     let mut came = Vec::new();
     soon(stream.read_to_end(&mut came)).await.unwrap();
     assert!(came == [7; 100_000]);
+}
+
+#[tokio::test]
+async fn what_a_program_says_early_is_heard_before_its_stream_is_accepted() {
+    let scene = Scene::new(identity(3).public()).await;
+    let config = ClientConfig {
+        gateway: scene.bob.public(),
+        addresses: Vec::new(),
+        relay: Some(Arc::new(scene.way_to_bob(3))),
+        ..scene.config(3)
+    };
+    let alice = Arc::new(Client::start(config, links()));
+    let early = EarlyData::default();
+    early.put(b"hello");
+    early.release();
+    let origin = Origin {
+        early: Some(early),
+        ..Origin::default()
+    };
+    let opening = open(&alice, vec![9].into(), &origin);
+    let answering = async {
+        let Incoming { mut stream, .. } = scene.door.accept().await.unwrap();
+        let mut came = [0; 5];
+        stream.read_exact(&mut came).await.unwrap();
+        stream.accept(Vec::new().into()).unwrap();
+        came
+    };
+    let (opened, came) = soon(async { tokio::join!(opening, answering) }).await;
+    assert!(opened.is_ok(), "{opened:?}");
+    assert_eq!(&came, b"hello");
 }
 
 #[tokio::test]
