@@ -395,12 +395,7 @@ async fn accepted(
             stream,
             _client: client,
         }),
-        Err(error) => {
-            let code = reset_by_peer(&error).and_then(|code| u16::try_from(code).ok());
-            Err(code
-                .and_then(DialError::from_code)
-                .unwrap_or(DialError::GatewayUnavailable))
-        }
+        Err(error) => Err(refusal(&error).unwrap_or(DialError::GatewayUnavailable)),
     }
 }
 
@@ -418,6 +413,12 @@ async fn accepted_after(stream: &mut BondStream, early: &EarlyData) -> io::Resul
             }
         }
     }
+}
+
+/// Why the far end did not accept a stream, if it said so.
+pub(crate) fn refusal(error: &io::Error) -> Option<DialError> {
+    let code = u16::try_from(reset_by_peer(error)?).ok()?;
+    DialError::from_code(code)
 }
 
 fn named(error: io::Error) -> io::Error {

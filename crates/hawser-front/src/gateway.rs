@@ -14,6 +14,7 @@ pub use crate::address::Refusal;
 pub use crate::incoming::IncomingStream;
 pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
+pub(crate) use client::{Clients, Permit};
 pub use config::{DatagramOptions, GatewayConfig};
 pub use meeting::{MeetingPlace, MeetingStats};
 pub use policy::DestinationPolicy;

@@ -35,6 +35,7 @@ use crate::links::Link;
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
 pub use config::{Admission, GatewayConfig};
+use half_open::Origin;
 pub use limits::AcceptLimits;
 use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
 pub use shared::{GatewayCounters, Incoming, IncomingSession};
@@ -143,10 +144,11 @@ impl Gateway {
         self
     }
 
-    /// Takes a connection that has come by another way than the port, as if it had come from
-    /// `remote`.
-    pub fn take(&self, stream: TcpStream, remote: SocketAddr) {
-        admit::enter(&self.shared, stream, remote);
+    /// Takes a connection that another gateway has passed on, from a caller that has the key
+    /// `caller`, as that gateway says. `remote` stands for the caller's address in the log.
+    pub fn take(&self, stream: TcpStream, remote: SocketAddr, caller: PublicKey) {
+        let origin = Origin::Relayed(caller);
+        admit::enter(&self.shared, stream, remote, origin);
     }
 
     /// Sends a datagram that is not sealed from the UDP port, by every link that may lead there.

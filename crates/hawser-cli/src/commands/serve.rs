@@ -146,7 +146,7 @@ async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, beside: Beside, incoming
         }
         Some(Purpose::Reasons(_)) => stream.refuse(DialError::LimitReached),
         Some(Purpose::BeMet) => match beside.meeting {
-            Some(meeting) => meeting.be_met(client, stream).await,
+            Some(meeting) => drop(meeting.be_met(client, stream).await),
             None => stream.refuse(DialError::RefusedByPolicy),
         },
         Some(Purpose::Observe(token)) => match beside.meeting {

@@ -83,7 +83,7 @@ pub enum LimitReason {
 
 /// The clients that have been here lately.
 #[derive(Debug)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     limits: ClientLimits,
     known: Mutex<Known>,
 }
@@ -96,7 +96,7 @@ struct Known {
 }
 
 impl Clients {
-    pub(super) fn new(limits: ClientLimits) -> Arc<Self> {
+    pub(crate) fn new(limits: ClientLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
             known: Mutex::default(),
@@ -105,7 +105,7 @@ impl Clients {
 
     /// Lets a stream in; it counts until the permit is dropped. `destination`: where it leads, if
     /// to a place of the network.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         self: &Arc<Self>,
         id: ClientId,
         destination: Option<&Destination>,
@@ -131,7 +131,7 @@ impl Clients {
 
 /// The place of one stream among its client's.
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(crate) struct Permit {
     clients: Arc<Clients>,
     id: ClientId,
 }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::client::{ClientId, ClientLimits, Clients, Permit};
-use crate::bonded::{Bonded, Purpose};
+use crate::bonded::{Bonded, Purpose, refusal};
 use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, RelayReport, relay};
 use crate::transport::DialError;
@@ -80,7 +80,17 @@ impl Default for MeetingPlace {
 
 impl MeetingPlace {
     /// A client says by `stream` that it may be met, until the stream ends.
-    pub async fn be_met(&self, host: ClientId, mut stream: Bonded) {
+    ///
+    /// # Errors
+    /// The cause that the client was told.
+    pub async fn be_met(&self, host: ClientId, mut stream: Bonded) -> Result<(), DialError> {
+        let _permit = match self.admit(host) {
+            Ok(permit) => permit,
+            Err(error) => {
+                stream.refuse(error);
+                return Err(error);
+            }
+        };
         let (number, displaced) = self.enter(host, stream.session());
         stream.accept();
         tokio::select! {
@@ -93,6 +103,7 @@ impl MeetingPlace {
         if hosts.present.get(&host).is_some_and(is_this) {
             hosts.present.remove(&host);
         }
+        Ok(())
     }
 
     /// Carries the bytes of `stream`, which `caller` has opened, to the host with the key `to` and
@@ -133,7 +144,7 @@ impl MeetingPlace {
         token: Token,
         mut stream: Bonded,
     ) -> Result<(), DialError> {
-        let permit = self.callers.admit(client, None, Instant::now());
+        let permit = self.admit(client);
         let gateway = self.gateway.get().and_then(Weak::upgrade);
         let sightings = gateway.and_then(|it| it.wait_for_token(token));
         let (Ok(_permit), Some(mut sightings)) = (permit, sightings) else {
@@ -166,11 +177,7 @@ impl MeetingPlace {
     }
 
     async fn open(&self, caller: ClientId, to: ClientId) -> Result<(Bonded, Permit), DialError> {
-        let permit = self.callers.admit(caller, None, Instant::now());
-        let permit = permit.map_err(|reason| {
-            tracing::debug!(?caller, ?reason, "it meets others too often");
-            DialError::LimitReached
-        })?;
+        let permit = self.admit(caller)?;
         let session = self.lock().present.get(&to).map(|it| it.session.clone());
         let session = session.ok_or(DialError::HostUnreachable)?;
         let opening = Purpose::Meet(caller.to_bytes()).opening();
@@ -179,8 +186,21 @@ impl MeetingPlace {
         let mut far = far.map_err(|_| DialError::HostUnreachable)?;
         match timeout(ANSWER_PATIENCE, far.accepted()).await {
             Ok(Ok(_)) => Ok((Bonded::new(far), permit)),
+            // It says so only to those that it knows.
+            Ok(Err(error)) if refusal(&error) == Some(DialError::LimitReached) => {
+                Err(DialError::LimitReached)
+            }
             Ok(Err(_)) | Err(_) => Err(DialError::HostUnreachable),
         }
+    }
+
+    /// Lets a client have one more stream here.
+    fn admit(&self, client: ClientId) -> Result<Permit, DialError> {
+        let permit = self.callers.admit(client, None, Instant::now());
+        permit.map_err(|reason| {
+            tracing::debug!(?client, ?reason, "it meets others too often");
+            DialError::LimitReached
+        })
     }
 
     fn enter(&self, host: ClientId, session: SessionHandle) -> (u64, oneshot::Receiver<()>) {
@@ -202,7 +222,8 @@ impl MeetingPlace {
     }
 }
 
-/// Two hosts need one connection or two with each other; each try is one more.
+/// Two hosts need one connection or two with each other; each try is one more. So is each stream by
+/// which a host says that it may be met.
 const LIMITS: ClientLimits = ClientLimits {
     streams: 32,
     all_streams: 1024,

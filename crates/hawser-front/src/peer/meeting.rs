@@ -13,12 +13,12 @@ use hawser_net::identity::PublicKey;
 use hawser_net::local_pair;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::book::Book;
 use crate::bonded::{Bonded, Purpose, open};
 use crate::connection::Origin;
+use crate::gateway::{ClientId, ClientLimits, Clients, Permit};
 use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, relay};
 use crate::transport::DialError;
@@ -55,7 +55,7 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
 
 /// Leads those that come by the gateway and are in the book to the door.
 pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>) {
-    let places = Arc::new(Semaphore::new(MAX_PASSING));
+    let places = Clients::new(PASSING);
     while let Some(stream) = gateway.accept().await {
         let stream = Bonded::new(stream);
         let Some(Purpose::Meet(key)) = Purpose::of(stream.open_metadata()) else {
@@ -63,22 +63,24 @@ pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>)
             continue;
         };
         let key = PublicKey::from_bytes(key);
-        let place = Arc::clone(&places).try_acquire_owned();
-        match place {
-            Ok(place) if book.admits(&key) => {
-                tokio::spawn(lead(stream, Arc::clone(&door), place));
+        // First: others do not learn that this host is there.
+        if !book.admits(&key) {
+            tracing::debug!(%key, "a host that is not in the book has come by the gateway");
+            stream.refuse(DialError::HostUnreachable);
+            continue;
+        }
+        match places.admit(ClientId::new(*key.as_bytes()), None, Instant::now()) {
+            Ok(place) => drop(tokio::spawn(lead(stream, Arc::clone(&door), key, place))),
+            Err(reason) => {
+                tracing::debug!(%key, ?reason, "a host comes by the gateway too often");
+                stream.refuse(DialError::LimitReached);
             }
-            Ok(_) => {
-                tracing::debug!(%key, "a host that is not in the book has come by the gateway");
-                stream.refuse(DialError::HostUnreachable);
-            }
-            Err(_) => stream.refuse(DialError::LimitReached),
         }
     }
 }
 
 /// Leads one to the door, which has it prove its key.
-async fn lead(mut stream: Bonded, door: Arc<Gateway>, _place: OwnedSemaphorePermit) {
+async fn lead(mut stream: Bonded, door: Arc<Gateway>, key: PublicKey, _place: Permit) {
     let pair = local_pair().await;
     let pair = pair.and_then(|(near, far)| Ok((near, far.peer_addr()?, far)));
     let (near, remote, far) = match pair {
@@ -88,7 +90,7 @@ async fn lead(mut stream: Bonded, door: Arc<Gateway>, _place: OwnedSemaphorePerm
             return stream.refuse(DialError::Internal);
         }
     };
-    door.take(far, remote);
+    door.take(far, remote, key);
     stream.accept();
     pass(stream, near).await;
 }
@@ -140,13 +142,23 @@ pub(super) fn why(error: DialError) -> &'static str {
         DialError::RefusedByPolicy | DialError::MalformedDestination => {
             "the gateway passes nothing on between its clients: that needs `hawser serve --meet`"
         }
-        DialError::LimitReached => "the gateway passes on no more for this host now",
+        DialError::LimitReached => {
+            "the gateway, or the host that is called, takes no more connections of this host now"
+        }
         _ => "the gateway can't be reached",
     }
 }
 
-/// Connections that come by the gateway at once: each host has two or three.
-const MAX_PASSING: usize = 256;
+/// What may come by the gateway. A host has two or three connections at once, and as many again
+/// while it replaces them.
+const PASSING: ClientLimits = ClientLimits {
+    streams: 8,
+    all_streams: 256,
+    connects_per_second: 4,
+    connect_burst: 32,
+    new_destinations_per_second: 0,
+    new_destination_burst: 0,
+};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::half_open::Place;
+use super::half_open::{Origin, Place};
 use super::shared::{Entry, Shared};
 use super::{memory, session};
 use crate::bind::{self, SocketOptions};
@@ -34,7 +34,9 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     }
     loop {
         match listener.accept().await {
-            Ok((stream, remote)) => enter(&shared, stream, remote),
+            Ok((stream, remote)) => {
+                enter(&shared, stream, remote, Origin::Address(remote.ip()));
+            }
             Err(error) => {
                 // Out of descriptors, mostly: others need time to free some.
                 tracing::warn!(%error, "can't accept connections");
@@ -44,9 +46,9 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-/// Takes a connection from `remote`, which is a stranger's until it proves something.
-pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr) {
-    let place = shared.half_open.enter(remote.ip(), Instant::now());
+/// Takes a connection, which is a stranger's until it proves something; `remote` is for the log.
+pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, origin: Origin) {
+    let place = shared.half_open.enter(origin, Instant::now());
     shared.count(|counters| counters.connections += 1);
     tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
 }

@@ -21,14 +21,24 @@ use std::time::{Duration, Instant};
 use hawser_types::SessionId;
 use tokio::sync::Notify;
 
-use self::crowd::{Crowd, Guest};
+use self::crowd::{Crowd, Group, Guest};
 use super::limits::AcceptLimits;
+use crate::identity::PublicKey;
 
 /// Gives places to connections that have not proved who they are.
 #[derive(Clone, Debug)]
 pub(super) struct HalfOpen {
     limits: AcceptLimits,
     places: Arc<Mutex<Places>>,
+}
+
+/// Where a connection comes from, as far as that is known before it proves anything.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Origin {
+    /// An address.
+    Address(IpAddr),
+    /// A gateway, which says that the caller has this key.
+    Relayed(PublicKey),
 }
 
 /// A place among the half-open connections, or in the line for one; dropping it frees the place.
@@ -48,12 +58,12 @@ impl HalfOpen {
         }
     }
 
-    /// Returns a place for a connection from `address`, or one in the line. `now` tells who had
-    /// time for a handshake.
-    pub(super) fn enter(&self, address: IpAddr, now: Instant) -> Place {
+    /// Returns a place for a connection from `origin`, or one in the line. `now` tells who had time
+    /// for a handshake.
+    pub(super) fn enter(&self, origin: Origin, now: Instant) -> Place {
         let guest = Guest {
-            source: source_of(address),
-            network: network_of(address),
+            source: origin.source(),
+            network: origin.network(),
             since: now,
             ready: Arc::default(),
             displaced: Arc::default(),
@@ -252,14 +262,22 @@ impl Places {
     }
 }
 
-/// One customer's addresses: an IPv4 address, or an IPv6 /64.
-fn source_of(address: IpAddr) -> IpAddr {
-    masked(address, 32, 64)
-}
+impl Origin {
+    /// One customer's addresses (an IPv4 address, or an IPv6 /64), or one caller.
+    fn source(self) -> Group {
+        match self {
+            Self::Address(address) => Group::Addresses(masked(address, 32, 64)),
+            Self::Relayed(key) => Group::Caller(key),
+        }
+    }
 
-/// One network's addresses: an IPv4 /24, or an IPv6 /48.
-fn network_of(address: IpAddr) -> IpAddr {
-    masked(address, 24, 48)
+    /// One network's addresses (an IPv4 /24, or an IPv6 /48), or all callers.
+    fn network(self) -> Group {
+        match self {
+            Self::Address(address) => Group::Addresses(masked(address, 24, 48)),
+            Self::Relayed(_) => Group::Callers,
+        }
+    }
 }
 
 fn masked(address: IpAddr, v4: u32, v6: u32) -> IpAddr {

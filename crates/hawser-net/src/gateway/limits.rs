@@ -7,11 +7,12 @@ pub struct AcceptLimits {
     pub sessions: usize,
     /// Sessions of one client.
     pub sessions_per_client: usize,
-    /// Connections that have not proved who they are, in all; half of them from one IPv4 /24 or
-    /// IPv6 /48. When all are taken, a newcomer displaces an idle one, or one of a source that has
-    /// more than its share, or waits. Joins of live sessions have as many places besides.
+    /// Connections that have not proved who they are, in all; half of them from one IPv4 /24, one
+    /// IPv6 /48, or by other gateways. When all are taken, a newcomer displaces an idle one, or one
+    /// of a source that has more than its share, or waits. Joins of live sessions have as many
+    /// places besides.
     pub half_open: usize,
-    /// The same, from one IPv4 address or one IPv6 /64.
+    /// The same, from one IPv4 address, one IPv6 /64, or one caller that comes by a gateway.
     pub half_open_per_source: usize,
     /// For the data of all sessions together: half for what waits to be handed on, half for what is
     /// not acknowledged. A session has at most a quarter of it, and less when there are more.

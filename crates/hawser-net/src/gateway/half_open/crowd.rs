@@ -7,13 +7,26 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use crate::identity::PublicKey;
+
+/// What connections have in common that share places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Group {
+    /// A range of addresses, by its first one.
+    Addresses(IpAddr),
+    /// The key of a caller that comes by a gateway.
+    Caller(PublicKey),
+    /// All callers that come by a gateway.
+    Callers,
+}
+
 /// A connection that has a place, or waits for one.
 #[derive(Debug)]
 pub(super) struct Guest {
     /// The customer that it comes from.
-    pub(super) source: IpAddr,
+    pub(super) source: Group,
     /// The network that it comes from.
-    pub(super) network: IpAddr,
+    pub(super) network: Group,
     /// Since when it has its place.
     pub(super) since: Instant,
     /// Told when it gets a place.
@@ -27,8 +40,8 @@ pub(super) struct Guest {
 pub(super) struct Crowd {
     /// The oldest have the smallest numbers.
     guests: BTreeMap<u64, Guest>,
-    by_source: HashMap<IpAddr, usize>,
-    by_network: HashMap<IpAddr, usize>,
+    by_source: HashMap<Group, usize>,
+    by_network: HashMap<Group, usize>,
 }
 
 impl Crowd {
@@ -89,7 +102,7 @@ impl Crowd {
     }
 }
 
-fn take_one(counts: &mut HashMap<IpAddr, usize>, group: IpAddr) {
+fn take_one(counts: &mut HashMap<Group, usize>, group: Group) {
     if let Some(count) = counts.get_mut(&group) {
         *count -= 1;
         if *count == 0 {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::identity::Identity;
 
 fn half_open(all: usize, per_source: usize) -> HalfOpen {
     HalfOpen::new(AcceptLimits {
@@ -9,7 +10,11 @@ fn half_open(all: usize, per_source: usize) -> HalfOpen {
 }
 
 fn enter(half_open: &HalfOpen, address: &str) -> Place {
-    half_open.enter(address.parse().unwrap(), Instant::now())
+    half_open.enter(address_of(address), Instant::now())
+}
+
+fn address_of(text: &str) -> Origin {
+    Origin::Address(text.parse().unwrap())
 }
 
 fn has_place(place: &Place) -> bool {
@@ -60,9 +65,28 @@ fn a_network_of_many_sources_has_at_most_half_of_the_places() {
 }
 
 #[test]
+fn each_caller_that_comes_by_a_gateway_has_places_of_its_own() {
+    let half_open = half_open(8, 2);
+    let came_by_gateway = |seed| {
+        let key = Identity::from_seed([seed; 32]).public();
+        half_open.enter(Origin::Relayed(key), Instant::now())
+    };
+    let flood: Vec<Place> = (0..9).map(|_| came_by_gateway(1)).collect();
+    assert_eq!(flood.iter().filter(|it| has_place(it)).count(), 2);
+    let caller = came_by_gateway(2);
+    assert!(has_place(&caller));
+    // A program of this machine is no caller.
+    assert!(has_place(&enter(&half_open, "127.0.0.1")));
+    // All of them have no more than a network has.
+    let crowd: Vec<Place> = (3..99).map(came_by_gateway).collect();
+    let callers = flood.iter().chain([&caller]).chain(&crowd);
+    assert_eq!(callers.filter(|it| has_place(it)).count(), 4);
+}
+
+#[test]
 fn the_oldest_goes_once_it_had_time_for_a_handshake() {
     let half_open = half_open(2, 2);
-    let source: IpAddr = "192.0.2.1".parse().unwrap();
+    let source = address_of("192.0.2.1");
     let began = Instant::now();
     let first = half_open.enter(source, began);
     let second = half_open.enter(source, began + HANDSHAKE_TIME);
@@ -150,8 +174,8 @@ fn the_line_is_bounded_and_a_flood_that_fills_it_keeps_no_newcomer_out() {
 async fn a_displaced_connection_hears_of_it_even_if_it_waits_later() {
     let half_open = half_open(1, 1);
     let began = Instant::now();
-    let place = half_open.enter("192.0.2.1".parse().unwrap(), began);
+    let place = half_open.enter(address_of("192.0.2.1"), began);
     let later = began + HANDSHAKE_TIME;
-    let _newcomer = half_open.enter("192.0.2.1".parse().unwrap(), later);
+    let _newcomer = half_open.enter(address_of("192.0.2.1"), later);
     place.displaced().await;
 }
