@@ -34,7 +34,7 @@ pub(crate) use link_standing::LinkStanding;
 pub(crate) use liveness::Liveness;
 pub(crate) use notices::{Notice, Notices, stamp_of};
 pub(crate) use outbound::{Assigned, Outbound, Sent};
-pub use spec::{ChannelSpec, RELAY};
+pub use spec::{ChannelSpec, RELAY_LINK};
 
 use crate::config::ChunkSize;
 use crate::transport::Transport;

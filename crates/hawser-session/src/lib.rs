@@ -48,7 +48,7 @@ mod unacknowledged;
 
 pub use arena::Arena;
 pub use association::{AssociationSample, PathSample, StreamBacklog};
-pub use channel::{ChannelSpec, RELAY};
+pub use channel::{ChannelSpec, RELAY_LINK};
 pub use config::{ChunkSize, SctpPaths, SessionConfig, UnknownSctpPaths};
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event, Limit};

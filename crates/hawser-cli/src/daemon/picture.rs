@@ -12,7 +12,8 @@ use hawser_front::datagram::opening;
 use hawser_front::destination::Destination;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
 use hawser_session::{
-    ChannelSnapshot, Counters, LinkSnapshot, RELAY, SessionSnapshot, StreamSnapshot, TunnelCounts,
+    ChannelSnapshot, Counters, LinkSnapshot, RELAY_LINK, SessionSnapshot, StreamSnapshot,
+    TunnelCounts,
 };
 use hawser_types::{ByteCount, LinkIndex, PathId, Rate};
 use hawser_wire::ChannelRole;
@@ -230,7 +231,7 @@ fn transport(session: &SessionSnapshot, view: &View) -> TransportStatus {
 
 /// Returns the way of a session that has connections through a gateway, or had them.
 fn route(session: &SessionStatus) -> Option<SessionRoute> {
-    let is_relay = |path: &PathStatus| path.index == RELAY;
+    let is_relay = |path: &PathStatus| path.index == RELAY_LINK;
     session.paths.iter().any(is_relay).then_some(())?;
     Some(match session.transport.in_use {
         Transport::Association => SessionRoute::Direct,

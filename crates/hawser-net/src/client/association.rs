@@ -19,7 +19,6 @@ use crate::host_port::HostPort;
 /// Runs until the session ends.
 pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
     let keeper = Keeper {
-        endpoint: None,
         begun_at: Vec::new(),
         has_told_failure: false,
         shared,
@@ -31,8 +30,6 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
 struct Keeper {
     shared: Arc<Shared>,
     driver: Driver,
-    /// The sockets on the links, once they were needed.
-    endpoint: Option<Arc<AssociationEndpoint>>,
     /// Where the gateway was when the association began.
     begun_at: Vec<SocketAddr>,
     /// True once the log has said that no association with the other host comes about.
@@ -118,16 +115,13 @@ impl Keeper {
     /// Begins an association over every link and adds it to the session.
     async fn begin(&mut self, port: u16) -> Result<ChannelId, String> {
         let remotes = self.remotes(port).await?;
-        self.take_places(&remotes)?;
+        let endpoint = self.take_places(&remotes)?;
         self.begun_at.clone_from(&remotes);
         let grant = timeout(GRANT_PATIENCE, self.grant()).await;
         let grant = grant.map_err(|_| "the gateway has granted no number for it".to_owned())?;
         let id = grant.id;
         self.driver
             .with(|session, now| session.begin_association(now, id));
-        let Some(endpoint) = &self.endpoint else {
-            return Err("no sockets".to_owned());
-        };
         let config = association_config(&self.driver.session_config(), Side::Client);
         let seal = self.driver.association_seal(id);
         let association = endpoint.connect_sealed(config, &remotes, seal);
@@ -219,30 +213,34 @@ impl Keeper {
     }
 
     /// Has a socket on every link that may be used, and on no other.
-    fn take_places(&mut self, remotes: &[SocketAddr]) -> Result<(), String> {
+    fn take_places(&self, remotes: &[SocketAddr]) -> Result<Arc<AssociationEndpoint>, String> {
         // A session through a relay has a socket on every link: the far end's address is not known
         // yet.
         let locals = match self.shared.config.relay {
             Some(_) => self.places(&ANYWHERE),
             None => self.places(remotes),
         };
-        if self.endpoint.is_none() {
-            let endpoint = AssociationEndpoint::bind_sealed(&[], 0);
-            let endpoint = Arc::new(endpoint.map_err(|error| error.to_string())?);
-            *self.shared.lock_endpoint() = Some(Arc::clone(&endpoint));
-            self.endpoint = Some(endpoint);
-        }
-        let Some(endpoint) = &self.endpoint else {
-            return Ok(());
-        };
+        let endpoint = self.endpoint()?;
         let failed = endpoint.set_locals(&locals);
         match failed.first() {
             Some((_, error)) if failed.len() == locals.len() => {
                 Err(format!("can't open a UDP socket: {error}"))
             }
             None if locals.is_empty() => Err("no link is up that may be used".to_owned()),
-            _ => Ok(()),
+            _ => Ok(endpoint),
         }
+    }
+
+    /// The endpoint with the sockets on the links, which begins when it is first needed.
+    fn endpoint(&self) -> Result<Arc<AssociationEndpoint>, String> {
+        let mut endpoint = self.shared.lock_endpoint();
+        if let Some(endpoint) = &*endpoint {
+            return Ok(Arc::clone(endpoint));
+        }
+        let new = AssociationEndpoint::bind_sealed(&[], 0);
+        let new = Arc::new(new.map_err(|error| error.to_string())?);
+        *endpoint = Some(Arc::clone(&new));
+        Ok(new)
     }
 
     fn places(&self, remotes: &[SocketAddr]) -> Vec<Local> {
@@ -266,8 +264,7 @@ impl Keeper {
         places
     }
 
-    fn drop_endpoint(&mut self) {
-        self.endpoint = None;
+    fn drop_endpoint(&self) {
         *self.shared.lock_endpoint() = None;
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use futures_util::future::BoxFuture;
-use hawser_session::RELAY;
+use hawser_session::RELAY_LINK;
 use hawser_types::link::{Link, LinkKind};
 use tokio::net::TcpStream;
 
@@ -20,7 +20,7 @@ pub trait Relay: fmt::Debug + Send + Sync + 'static {
 pub(super) fn as_link() -> Link {
     Link {
         kind: LinkKind::Tunnel,
-        ..Link::new(RELAY, "relay")
+        ..Link::new(RELAY_LINK, "relay")
     }
 }
 

@@ -22,7 +22,7 @@ pub struct ChannelSpec {
 
 /// The link of channels that a gateway relays between two hosts. It is no interface's: the kernel's
 /// numbers have 31 bits.
-pub const RELAY: LinkIndex = LinkIndex::new(u32::MAX - 1);
+pub const RELAY_LINK: LinkIndex = LinkIndex::new(u32::MAX - 1);
 
 impl ChannelSpec {
     /// An association that is established and carries messages from now on.
@@ -47,7 +47,7 @@ impl ChannelSpec {
     /// True if a session with a gateway carries the channel. What the kernel says of its connection
     /// is about this machine alone.
     pub(crate) fn is_relayed(&self) -> bool {
-        self.link == RELAY
+        self.link == RELAY_LINK
     }
 
     /// True if the channel is an association.

@@ -5,7 +5,7 @@ use hawser_wire::{ChannelRole, Enrolment};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
 use crate::{
-    ChunkSize, CloseReason, Event, Misbehaviour, PeerFault, RELAY, ReadOutcome, SessionConfig,
+    ChunkSize, CloseReason, Event, Misbehaviour, PeerFault, RELAY_LINK, ReadOutcome, SessionConfig,
     StreamError,
 };
 
@@ -361,7 +361,7 @@ fn a_channel_that_swallows_what_its_kernel_acknowledges_is_given_up() {
 
 #[test]
 fn a_relayed_channel_is_judged_by_what_the_peer_acknowledges() {
-    let mut pair = Pair::over(&[link(2, 20, 10), link(RELAY.value(), 20, 10)]);
+    let mut pair = Pair::over(&[link(2, 20, 10), link(RELAY_LINK.value(), 20, 10)]);
     let id = pair.sides[CLIENT]
         .open_stream(pair.now, Bytes::new())
         .unwrap();
