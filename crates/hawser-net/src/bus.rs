@@ -1,7 +1,8 @@
 //! Services of this machine that are asked over the system's message bus (D-Bus).
 //!
-//! Only a service that runs is asked: no question starts one. Each answer has to come soon and to
-//! be small, so that a service that hangs or lies costs neither time nor memory.
+//! Only a service that runs is asked: no question starts one. Each answer has to be small and, but
+//! for those that a task of its own waits for, to come soon, so that a service that hangs or lies
+//! costs neither time nor memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -84,6 +85,7 @@ impl BusError {
 }
 
 /// A service that runs, at its present owner.
+#[derive(Clone)]
 pub(crate) struct Service {
     connection: Connection,
     owner: OwnedUniqueName,
@@ -135,7 +137,7 @@ impl Service {
         self.call(path, properties, "GetAll", &(interface,)).await
     }
 
-    /// Calls a method, and returns its answer.
+    /// Calls a method, and returns its answer, which has to come soon.
     pub(crate) async fn call<T>(
         &self,
         path: &str,
@@ -146,13 +148,25 @@ impl Service {
     where
         T: DeserializeOwned + Type,
     {
-        let asked = async {
-            let owner = Some(self.owner.as_str());
-            let called = &self.connection;
-            let called = called.call_method(owner, path, Some(interface), method, arguments);
-            called.await.map_err(|error| refusal(method, error))
-        };
-        let answer = soon(asked).await?;
+        soon(self.call_patiently(path, interface, method, arguments)).await
+    }
+
+    /// As [`Self::call`], however late the answer comes. An error comes when the service ends
+    /// without one, or the bus does.
+    pub(crate) async fn call_patiently<T>(
+        &self,
+        path: &str,
+        interface: &str,
+        method: &'static str,
+        arguments: &(impl Serialize + DynamicType),
+    ) -> Result<T, BusError>
+    where
+        T: DeserializeOwned + Type,
+    {
+        let owner = Some(self.owner.as_str());
+        let called = &self.connection;
+        let called = called.call_method(owner, path, Some(interface), method, arguments);
+        let answer = called.await.map_err(|error| refusal(method, error))?;
         let bytes = answer.data().len();
         if bytes > MAX_ANSWER {
             return Err(BusError::TooLarge { method, bytes });

@@ -8,6 +8,7 @@ use crate::bus::{BusError, Properties, Service, property};
 use crate::links::modem_behind;
 
 /// NetworkManager, while it runs.
+#[derive(Clone)]
 pub struct NetworkManager {
     service: Service,
 }
@@ -97,17 +98,23 @@ impl NetworkManager {
     }
 
     /// Connects a device by the connection that NetworkManager takes for the best. Returns its
-    /// name; it is complete when [`Self::devices`] says so.
-    pub async fn connect(&self, device: &Device) -> Result<String, BusError> {
-        // No certain connection, and no certain access point.
-        let any = || ObjectPath::try_from("/").map_err(zbus::Error::from);
-        let path = ObjectPath::try_from(device.path.as_str()).map_err(zbus::Error::from)?;
-        let arguments = (any()?, path, any()?);
-        let made: OwnedObjectPath = self
-            .service
-            .call(ROOT, NAME, "ActivateConnection", &arguments)
-            .await?;
-        Ok(self.name(&made))
+    /// name, however late that comes: who does not wait for it has a connection that nobody knows.
+    /// The connection is complete when [`Self::devices`] says so.
+    pub fn connect(
+        &self,
+        device: &Device,
+    ) -> impl Future<Output = Result<String, BusError>> + Send + use<> {
+        let (manager, device) = (self.clone(), device.path.clone());
+        async move {
+            // No certain connection, and no certain access point.
+            let any = || ObjectPath::try_from("/").map_err(zbus::Error::from);
+            let path = ObjectPath::try_from(device.as_str()).map_err(zbus::Error::from)?;
+            let arguments = (any()?, path, any()?);
+            let service = &manager.service;
+            let made = service.call_patiently(ROOT, NAME, "ActivateConnection", &arguments);
+            let made: OwnedObjectPath = made.await?;
+            Ok(manager.name(&made))
+        }
     }
 
     /// Ends a connection, if it is one of this NetworkManager.

@@ -12,6 +12,7 @@ use hawser_net::{BusError, clock};
 use hawser_sched::standby::{Action, Device, Standby};
 use hawser_types::{Instant, LimitedBy, Permission};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::daemon::proxy::links::Links;
@@ -30,6 +31,9 @@ pub(super) struct Connecting {
     /// The links' devices, as of the latest answer.
     devices: BTreeMap<String, network_manager::Device>,
     asked_at: Option<Instant>,
+    /// Links whose connecting NetworkManager has not answered in time. What it connects yet is this
+    /// program's.
+    late: BTreeMap<String, JoinHandle<Result<String, BusError>>>,
     shown: ShownStandby,
 }
 
@@ -42,6 +46,7 @@ impl Connecting {
             is_allowed: false,
             devices: BTreeMap::new(),
             asked_at: None,
+            late: BTreeMap::new(),
             shown,
         }
     }
@@ -62,7 +67,17 @@ impl Connecting {
                 () = sleep(LOOK_EVERY) => {}
             }
         }
-        // It may have changed since the latest look.
+        self.disconnect_all().await;
+        // Who ends this waits for a while.
+        while let Some((link, asked)) = self.late.pop_first() {
+            self.take_late(&link, asked).await;
+            self.disconnect_all().await;
+        }
+    }
+
+    /// Disconnects what this has connected, unless it is needed.
+    async fn disconnect_all(&mut self) {
+        // That may have changed since the latest look.
         let now = clock::now();
         let is_needed = self.is_needed(now);
         self.standby.handle_need(now, is_needed);
@@ -80,6 +95,13 @@ impl Connecting {
         if self.asked_at.is_none_or(|at| now.since(at) >= pause) {
             self.asked_at = Some(now);
             self.ask().await;
+        }
+        let late = self.late.iter().filter(|(_, asked)| asked.is_finished());
+        let answered: Vec<String> = late.map(|(link, _)| link.clone()).collect();
+        for link in answered {
+            if let Some(asked) = self.late.remove(&link) {
+                self.take_late(&link, asked).await;
+            }
         }
         while let Some(action) = self.standby.poll_action(clock::now()) {
             self.act(action).await;
@@ -196,15 +218,39 @@ impl Connecting {
         }
     }
 
-    /// Returns the name of the connection, or what it fails by.
-    async fn connect(&self, link: &str) -> Result<String, String> {
-        match (&self.manager, self.devices.get(link)) {
-            (None, _) => Err(ABSENT.to_owned()),
-            (_, None) => Err(UNKNOWN.to_owned()),
-            (Some(manager), Some(device)) => {
-                let made = manager.connect(device).await;
-                made.map_err(|error| error.to_string())
+    /// Returns the name of the connection, or what it fails by. An answer that comes late is kept
+    /// in mind.
+    async fn connect(&mut self, link: &str) -> Result<String, String> {
+        let late = BusError::TimedOut {
+            after: ANSWER_PATIENCE,
+        };
+        let (manager, device) = match (&self.manager, self.devices.get(link)) {
+            _ if self.late.contains_key(link) => return Err(late.to_string()),
+            (None, _) => return Err(ABSENT.to_owned()),
+            (_, None) => return Err(UNKNOWN.to_owned()),
+            (Some(manager), Some(device)) => (manager, device),
+        };
+        let mut asked = tokio::spawn(manager.connect(device));
+        match timeout(ANSWER_PATIENCE, &mut asked).await {
+            Ok(Ok(made)) => made.map_err(|error| error.to_string()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => {
+                self.late.insert(link.to_owned(), asked);
+                Err(late.to_string())
             }
+        }
+    }
+
+    /// Takes over what was connected after its time.
+    async fn take_late(&mut self, link: &str, asked: JoinHandle<Result<String, BusError>>) {
+        match asked.await {
+            Ok(Ok(connection)) => {
+                tracing::info!(link, "it was connected late");
+                let now = clock::now();
+                self.standby.handle_connected(now, link, Ok(connection));
+            }
+            Ok(Err(error)) => tracing::debug!(link, %error, "it was not connected late either"),
+            Err(error) => tracing::debug!(link, %error, "nothing waits for its connection"),
         }
     }
 
@@ -225,5 +271,7 @@ const UNKNOWN: &str = "NetworkManager knows no such link";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// NetworkManager, while nothing is to be done.
 const ASK_EVERY: Duration = Duration::from_secs(10);
+/// For the name of a link's connection, before the link counts as failed.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// For all links together.
 const PATIENCE: Duration = Duration::from_secs(10);
