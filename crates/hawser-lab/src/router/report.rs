@@ -28,12 +28,14 @@ pub(crate) struct RouterReport {
 pub(super) enum Load {
     /// A TCP connection each, which goes as a stream.
     Streams,
+    /// The same, of which the first host has eight.
+    GreedyStreams,
     /// QUIC.
     Quic,
     /// A TCP connection each, which goes as packets.
     Packets,
     /// The same, of which the first host has eight.
-    Greedy,
+    GreedyPackets,
 }
 
 /// One load.
@@ -55,15 +57,21 @@ pub(super) struct ShareRow {
 }
 
 impl Load {
-    pub(super) const ALL: [Self; 4] = [Self::Streams, Self::Quic, Self::Packets, Self::Greedy];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Streams,
+        Self::GreedyStreams,
+        Self::Quic,
+        Self::Packets,
+        Self::GreedyPackets,
+    ];
 
     pub(super) const fn is_as_packets(self) -> bool {
-        matches!(self, Self::Packets | Self::Greedy)
+        matches!(self, Self::Packets | Self::GreedyPackets)
     }
 
     pub(super) const fn connections(self, host: u8) -> usize {
         match self {
-            Self::Greedy if host == 1 => 8,
+            Self::GreedyStreams | Self::GreedyPackets if host == 1 => 8,
             _ => 1,
         }
     }
@@ -73,7 +81,8 @@ impl Load {
             Self::Streams => "tcp as streams",
             Self::Quic => "quic",
             Self::Packets => "tcp as packets",
-            Self::Greedy => "tcp as packets, one host has 8",
+            Self::GreedyStreams => "tcp as streams, one host has 8",
+            Self::GreedyPackets => "tcp as packets, one host has 8",
         }
     }
 }
@@ -214,10 +223,10 @@ mod tests {
         report.take(ShareRow::new(Load::Streams, vec![1.0, 1.1], &whole, &whole));
         let rates = vec![1.0, 8.0];
         let torn = [asked(100, 100), asked(100, 98)];
-        report.take(ShareRow::new(Load::Greedy, rates, &torn, &torn));
+        report.take(ShareRow::new(Load::GreedyPackets, rates, &torn, &torn));
         let met: Vec<_> = report.verdicts.iter().map(|it| it.met).collect();
         assert_eq!(met, [true, true, true, false, false, false]);
-        assert_eq!(Load::Greedy.connections(1), 8);
-        assert_eq!(Load::Greedy.connections(2), 1);
+        assert_eq!(Load::GreedyPackets.connections(1), 8);
+        assert_eq!(Load::GreedyPackets.connections(2), 1);
     }
 }
