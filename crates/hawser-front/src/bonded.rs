@@ -334,7 +334,8 @@ pub(crate) async fn open(
     opening: Bytes,
     origin: &Origin,
 ) -> Result<Bonded, DialError> {
-    let stream = client.open(opening).await.map_err(|error| match error {
+    let stream = client.open_for(origin.group(), opening).await;
+    let stream = stream.map_err(|error| match error {
         OpenStreamError::Refused(_) => DialError::LimitReached,
         _ => DialError::GatewayUnavailable,
     })?;
@@ -367,7 +368,7 @@ impl Dialer for DoorDialer {
         origin: &Origin,
     ) -> Result<Bonded, DialError> {
         let opening = Bytes::from(destination.to_bytes());
-        let stream = self.door.open(&self.peer, opening);
+        let stream = self.door.open_for(&self.peer, origin.group(), opening);
         let stream = stream.map_err(|error| match error {
             OpenToClientError::Refused(_) => DialError::LimitReached,
             _ => DialError::GatewayUnavailable,

@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_channels::BackOff;
 use hawser_session::{CloseReason, OpenError, SessionSnapshot};
-use hawser_types::{ByteCount, StreamId};
+use hawser_types::{ByteCount, StreamGroup, StreamId};
 use tokio::sync::watch;
 
 use crate::congestion::Congestion;
@@ -112,8 +112,18 @@ impl Client {
 
     /// Opens a stream; its first chunk carries `metadata`. Waits for a session for a while.
     pub async fn open(&self, metadata: Bytes) -> Result<BondStream, OpenStreamError> {
+        self.open_for(StreamGroup::OWN, metadata).await
+    }
+
+    /// As [`Client::open`], on behalf of a group: groups have equal shares of what either end
+    /// sends.
+    pub async fn open_for(
+        &self,
+        group: StreamGroup,
+        metadata: Bytes,
+    ) -> Result<BondStream, OpenStreamError> {
         let driver = self.ready(OPEN_TIMEOUT).await?;
-        let id = driver.open_stream(metadata)?;
+        let id = driver.open_stream(group, metadata)?;
         Ok(BondStream::new(driver, id, Bytes::new()))
     }
 

@@ -29,7 +29,7 @@ use hawser_session::{
     ChannelSnapshot, ChannelSpec, CloseReason, LostSegment, PacketFlow, Session, SessionConfig,
     SessionSnapshot, Side, StreamError,
 };
-use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
+use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamGroup, StreamId};
 use hawser_wire::Enrolment;
 use ipnet::IpNet;
 
@@ -306,13 +306,14 @@ impl Driver {
         self.shared.with(|inner, now| work(&mut inner.session, now))
     }
 
-    /// Opens a stream.
+    /// Opens a stream on behalf of a group.
     pub(crate) fn open_stream(
         &self,
+        group: StreamGroup,
         metadata: Bytes,
     ) -> Result<StreamId, hawser_session::OpenError> {
         self.shared.with(|inner, now| {
-            let id = inner.session.open_stream(now, metadata)?;
+            let id = inner.session.open_stream_for(now, group, metadata)?;
             inner.streams.open(id);
             Ok(id)
         })

@@ -23,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionSnapshot};
-use hawser_types::{ChannelId, Instant, LinkIndex, SessionId};
+use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamGroup};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -188,9 +188,20 @@ impl Gateway {
     /// connected; its first chunk carries `metadata`, at most 1024 bytes. The client gets it from
     /// [`Client::accept`](crate::client::Client::accept), once it asks.
     pub fn open(&self, peer: &PublicKey, metadata: Bytes) -> Result<BondStream, OpenToClientError> {
+        self.open_for(peer, StreamGroup::OWN, metadata)
+    }
+
+    /// As [`Gateway::open`], on behalf of a group: groups have equal shares of what either end
+    /// sends.
+    pub fn open_for(
+        &self,
+        peer: &PublicKey,
+        group: StreamGroup,
+        metadata: Bytes,
+    ) -> Result<BondStream, OpenToClientError> {
         let latest = self.latest(peer);
         let driver = latest.ok_or(OpenToClientError::NotConnected(*peer))?;
-        let id = driver.open_stream(metadata)?;
+        let id = driver.open_stream(group, metadata)?;
         Ok(BondStream::new(driver, id, Bytes::new()))
     }
 

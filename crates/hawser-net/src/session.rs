@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use hawser_session::{OpenError, SessionSnapshot};
-use hawser_types::{ChannelId, LinkIndex, SessionId};
+use hawser_types::{ChannelId, LinkIndex, SessionId, StreamGroup};
 
 pub use crate::driver::ConnectionError;
 use crate::driver::Driver;
@@ -38,7 +38,7 @@ impl SessionHandle {
 
     /// Opens a stream; its first chunk carries `metadata`, at most 1024 bytes.
     pub fn open(&self, metadata: Bytes) -> Result<BondStream, OpenError> {
-        let id = self.driver.open_stream(metadata)?;
+        let id = self.driver.open_stream(StreamGroup::OWN, metadata)?;
         Ok(BondStream::new(self.driver.clone(), id, Bytes::new()))
     }
 

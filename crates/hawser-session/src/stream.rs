@@ -10,7 +10,7 @@ pub(crate) use send::SendStream;
 pub(crate) use send_buffers::SendBuffers;
 
 use bytes::Bytes;
-use hawser_types::Instant;
+use hawser_types::{Instant, StreamGroup};
 
 /// Both directions of one stream.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     peer_metadata: Option<Bytes>,
     /// Metadata that this side opened the stream with; empty for the peer's streams.
     own_metadata: Bytes,
+    /// On whose behalf it was opened.
+    group: StreamGroup,
     opened_at: Instant,
     datagrams: ArrivedDatagrams,
     /// The datagrams are a call's.
@@ -49,6 +51,7 @@ impl Stream {
             furthest_held: 0,
             peer_metadata: None,
             own_metadata,
+            group: StreamGroup::OWN,
             opened_at: now,
             datagrams: ArrivedDatagrams::default(),
             is_call: false,
@@ -103,6 +106,16 @@ impl Stream {
             self.peer_metadata = Some(Bytes::copy_from_slice(metadata));
         }
         is_first
+    }
+
+    /// Returns on whose behalf the stream was opened.
+    pub(crate) fn group(&self) -> StreamGroup {
+        self.group
+    }
+
+    /// Notes on whose behalf the stream was opened.
+    pub(crate) fn set_group(&mut self, group: StreamGroup) {
+        self.group = group;
     }
 
     /// Returns the time when the stream began.

@@ -2,25 +2,25 @@
 
 mod early_credit;
 mod memory;
+mod turns;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use early_credit::EarlyCredit;
-use hawser_types::{ByteCount, ChannelId, Instant, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, RangeSet, StreamGroup, StreamId};
 use hawser_wire::ChannelRole;
 use memory::ReceiveMemory;
+use turns::Turns;
 
 use crate::BASE_CREDIT;
-use crate::by_role::ByRole;
 use crate::channels::LEAST_CARRIED;
 use crate::error::{Misbehaviour, OpenError, StreamError};
 use crate::read_buffers::ReadBuffer;
-use crate::reassembly::Arrived;
+use crate::reassembly::{Arrived, charge};
 use crate::side::Side;
 use crate::stream::{Pool, ReceiveStream, SendBuffers, SendStream, Stream, Unread};
-use hawser_types::RangeSet;
 
 /// The streams of a session.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Streams {
     /// Streams whose limits the peer has to be told.
     credit_due: BTreeSet<StreamId>,
     /// Streams that wait for their turn, by the kind of channel that their next chunk belongs on.
-    waiting: ByRole<VecDeque<StreamId>>,
+    turns: Turns,
     /// Bytes that the links together carry in a moment: more at once is bulk.
     small: u64,
 }
@@ -85,7 +85,7 @@ impl Streams {
             unopened: BTreeSet::new(),
             early: EarlyCredit::new(side.peer().first_stream()),
             credit_due: BTreeSet::new(),
-            waiting: ByRole::default(),
+            turns: Turns::default(),
             small: LEAST_CARRIED,
         }
     }
@@ -144,11 +144,12 @@ impl Streams {
         self.allowed_by_peer = streams;
     }
 
-    /// Opens a stream of this side. Also tells whether its limit has moved, so that the peer has to
-    /// be told.
+    /// Opens a stream of this side for a group. Also tells whether its limit has moved, so that the
+    /// peer has to be told.
     pub(crate) fn open(
         &mut self,
         now: Instant,
+        group: StreamGroup,
         metadata: Bytes,
     ) -> Result<(StreamId, bool), OpenError> {
         let id = self.next;
@@ -163,6 +164,7 @@ impl Streams {
         }
         let receive = ReceiveStream::new(id);
         let limit_moved = self.begin(now, id, metadata, send, receive);
+        self.set_group(now, id, group);
         Ok((id, limit_moved))
     }
 
@@ -214,6 +216,7 @@ impl Streams {
         self.credit_due.remove(&id);
         let (side, number) = place_of(id);
         self.open[side] = self.open[side].saturating_sub(1);
+        self.turns.leave(stream.group());
         self.ended[side].insert(number..number + 1);
         Some(stream)
     }
@@ -225,7 +228,7 @@ impl Streams {
         if let Some(stream) = self.by_id.get_mut(&id)
             && let Some(role) = stream.send_mut().enlist(now, self.small)
         {
-            self.waiting[role].push_back(id);
+            self.turns.push(role, stream.group(), id);
         }
     }
 
@@ -236,45 +239,61 @@ impl Streams {
             && stream.send().is_enlisted()
         {
             stream.send_mut().delist();
-            for list in self.waiting.iter_mut() {
-                list.retain(|waiting| *waiting != id);
-            }
+            self.turns.withdraw(stream.group(), id);
         }
     }
 
     /// Returns the stream whose turn it is, and how many bytes its next chunk could have.
     pub(crate) fn next_turn(&mut self, role: ChannelRole) -> Option<(StreamId, u64)> {
-        while let Some(id) = self.waiting[role].front().copied() {
+        while let Some(id) = self.turns.first(role) {
             if let Some(stream) = self.by_id.get_mut(&id) {
                 if let Some(size) = stream.send().sendable() {
                     return Some((id, size));
                 }
                 stream.send_mut().delist();
             }
-            self.waiting[role].pop_front();
+            self.turns.take_first(role);
         }
         None
     }
 
     /// Ends the turn of the stream whose turn it is.
     pub(crate) fn end_turn(&mut self, role: ChannelRole) {
-        if let Some(id) = self.waiting[role].pop_front()
+        if let Some(id) = self.turns.take_first(role)
             && let Some(stream) = self.by_id.get_mut(&id)
         {
             stream.send_mut().delist();
         }
     }
 
+    /// Charges a stream's group with a chunk that was cut in its turn.
+    pub(crate) fn on_cut(&mut self, role: ChannelRole, id: StreamId, length: usize) {
+        if let Some(stream) = self.by_id.get(&id) {
+            self.turns.charge(role, stream.group(), charge(length));
+        }
+    }
+
+    /// Has a stream take its turns among those of a group.
+    pub(crate) fn set_group(&mut self, now: Instant, id: StreamId, group: StreamGroup) {
+        self.withdraw(id);
+        if let Some(stream) = self.by_id.get_mut(&id) {
+            // In this order: where it is in that group already, the group stays known.
+            self.turns.join(group);
+            self.turns.leave(stream.group());
+            stream.set_group(group);
+            self.enlist(now, id);
+        }
+    }
+
     /// True if a stream waits for its turn.
     pub(crate) fn any_waiting(&self, role: ChannelRole) -> bool {
-        !self.waiting[role].is_empty()
+        self.turns.first(role).is_some()
     }
 
     /// Returns the first streams that wait for their turn, of each kind at most `most`.
     pub(crate) fn waiting(&self, most: usize) -> impl Iterator<Item = &Stream> {
-        let lists = self.waiting.iter();
-        let ids = lists.flat_map(move |list| list.iter().take(most));
-        ids.filter_map(|id| self.by_id.get(id))
+        let ids = self.turns.waiting(most);
+        ids.filter_map(|id| self.by_id.get(&id))
     }
 
     /// Sets how many bytes at once are not bulk.
@@ -477,6 +496,7 @@ impl Streams {
         let stream = Stream::new(now, own_metadata, send, receive);
         let (side, _) = place_of(id);
         self.open[side] += 1;
+        self.turns.join(stream.group());
         self.by_id.insert(id, stream);
         limit_moved
     }

@@ -81,6 +81,17 @@ identifier! {
 }
 
 identifier! {
+    /// On whose behalf streams were opened: groups of streams have equal shares. The numbers mean
+    /// nothing beyond their session.
+    StreamGroup(u32), "group "
+}
+
+impl StreamGroup {
+    /// The streams of the opener itself.
+    pub const OWN: Self = Self(0);
+}
+
+identifier! {
     /// Number of a chunk among all that one side of a session has cut, across all streams; a chunk
     /// that is sent again keeps it.
     ///

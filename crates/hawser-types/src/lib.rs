@@ -27,7 +27,8 @@ pub use host::{Host, HostError, HostName};
 pub use host_at::{HostNameAt, HostNameAtError};
 pub use host_port::{HostPortFault, HostPortParts, PortPart};
 pub use id::{
-    ChannelId, LinkIndex, PathId, RecordNumber, SegmentNumber, SessionId, StreamId, StreamOffset,
+    ChannelId, LinkIndex, PathId, RecordNumber, SegmentNumber, SessionId, StreamGroup, StreamId,
+    StreamOffset,
 };
 pub use instant::Instant;
 pub use link::{DefaultRoute, Link, LinkKind};

@@ -1,5 +1,5 @@
 use bytes::{Buf, BufMut, Bytes};
-use hawser_types::{ChannelId, SegmentNumber, StreamId, StreamOffset};
+use hawser_types::{ChannelId, SegmentNumber, StreamGroup, StreamId, StreamOffset};
 
 use crate::association::take_link;
 use crate::varint::{take_length, take_varint_u32};
@@ -62,6 +62,13 @@ pub enum StateFrame {
     Heartbeat,
     /// The sender's measurements of a channel.
     Path(PathReport),
+    /// The chunk at the end of this record opens a stream of a group.
+    Group {
+        /// The stream.
+        stream: StreamId,
+        /// The group, of which both ends' streams take turns with other groups.
+        group: StreamGroup,
+    },
     /// Segments of the sender do not arrive over a link, though shorter ones do.
     SegmentsLost {
         /// The client's number for the link.
@@ -128,6 +135,9 @@ impl StateFrame {
             }
             Self::Heartbeat => put_numbers(out, HEARTBEAT, &[]),
             Self::Path(report) => report.encode(out),
+            Self::Group { stream, group } => {
+                put_numbers(out, GROUP, &[stream.value(), group.value().into()]);
+            }
             Self::SegmentsLost { link, size } => {
                 put_numbers(out, SEGMENTS_LOST, &[link.into(), size.into()]);
             }
@@ -154,6 +164,10 @@ impl StateFrame {
             },
             HEARTBEAT => Self::Heartbeat,
             PATH => Self::Path(PathReport::decode(&mut value)?),
+            GROUP => Self::Group {
+                stream: StreamId::new(take_varint(&mut value, "group")?),
+                group: StreamGroup::new(take_varint_u32(&mut value, "group")?),
+            },
             SEGMENTS_LOST => Self::SegmentsLost {
                 link: take_link(&mut value, "segments lost")?,
                 size: take_varint_u32(&mut value, "segments lost")?,
@@ -352,6 +366,7 @@ const CREDIT: u8 = 0x02;
 const JOIN: u8 = 0x03;
 const HEARTBEAT: u8 = 0x04;
 const PATH: u8 = 0x05;
+const GROUP: u8 = 0x07;
 const SEGMENTS_LOST: u8 = 0x10;
 const DATAGRAM: u8 = 0x06;
 

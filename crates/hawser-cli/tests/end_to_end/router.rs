@@ -3,6 +3,7 @@
 
 mod closed;
 mod scripts;
+mod shares;
 mod stage;
 
 use std::net::IpAddr;

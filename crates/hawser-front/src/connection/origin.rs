@@ -1,9 +1,11 @@
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hawser_capture::process::Process;
 use hawser_director::ConnectionRequest;
 use hawser_net::stream::Label;
+use hawser_types::StreamGroup;
 
 use super::{EarlyData, Sought};
 use crate::destination::{Destination, Host};
@@ -52,6 +54,18 @@ impl Origin {
         }
     }
 
+    /// Returns the group of its streams: all of one other host, and all of this one, have equal
+    /// shares. The peer can't tell the host's address from it, and two of a thousand hosts share a
+    /// group once in two thousand times.
+    pub(crate) fn group(&self) -> StreamGroup {
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let Some(host) = self.host else {
+            return StreamGroup::OWN;
+        };
+        let number = KEY.hash_one(host) as u32 & MAX_GROUP;
+        StreamGroup::new(number.max(StreamGroup::OWN.next().value()))
+    }
+
     /// Returns its request for a TCP connection to `destination`.
     pub fn towards(&self, destination: &Destination) -> ConnectionRequest {
         let (remote, domain) = match &destination.host {
@@ -82,5 +96,30 @@ impl From<Process> for Origin {
             cgroup: process.cgroup,
             ..Self::default()
         }
+    }
+}
+
+/// Four bytes in a frame.
+const MAX_GROUP: u32 = (1 << 30) - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_has_a_group_and_this_one_its_own() {
+        let of = |address: Option<&str>| {
+            let host = address.map(|it| it.parse().unwrap());
+            let origin = Origin {
+                host,
+                ..Origin::default()
+            };
+            origin.group()
+        };
+        assert_eq!(of(None), StreamGroup::OWN);
+        let groups = ["10.0.0.1", "10.0.0.2", "fd00::1"].map(|it| of(Some(it)));
+        assert!(groups.iter().all(|it| *it != StreamGroup::OWN));
+        assert!(groups[0] != groups[1] && groups[1] != groups[2] && groups[0] != groups[2]);
+        assert_eq!(of(Some("10.0.0.1")), groups[0]);
     }
 }

@@ -6,7 +6,7 @@ use hawser_channels::association::association_config;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::Local;
 use hawser_session::TransportChoice;
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, StreamGroup};
 use hawser_wire::ChannelRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -101,7 +101,10 @@ impl Drivers {
             sent.sum::<u64>().saturating_sub(lost.sum())
         };
         let before = sent();
-        let id = self.client.open_stream(Bytes::new()).unwrap();
+        let id = self
+            .client
+            .open_stream(StreamGroup::OWN, Bytes::new())
+            .unwrap();
         let mut stream = BondStream::new(self.client.clone(), id, Bytes::new());
         let writing = async {
             stream.write_all(&vec![7; 1_000_000]).await.unwrap();
@@ -209,7 +212,7 @@ async fn a_stream_that_the_peer_ended_both_ways_waits_for_no_acceptor() {
     let (client, gateway) = (&drivers.client, &drivers.gateway);
     let waiting = || gateway.shared.lock().streams.counts()[0];
     for n in 1..=20 {
-        let id = client.open_stream(Bytes::new()).unwrap();
+        let id = client.open_stream(StreamGroup::OWN, Bytes::new()).unwrap();
         until(|| (waiting() == 1).then_some(())).await;
         // One of the two commands alone leaves the stream to its acceptor.
         match n % 2 {
@@ -231,7 +234,7 @@ async fn a_stream_that_the_peer_ended_both_ways_waits_for_no_acceptor() {
 async fn the_writer_hears_the_code_of_a_stop_that_came_before_it_accepted() {
     let drivers = Drivers::new(ChunkPolicy::Auto).await;
     let (client, gateway) = (&drivers.client, &drivers.gateway);
-    let id = client.open_stream(Bytes::new()).unwrap();
+    let id = client.open_stream(StreamGroup::OWN, Bytes::new()).unwrap();
     client.stop_reading(id, 9);
     let id = std::future::poll_fn(|cx| gateway.poll_incoming(cx)).await;
     let stream = BondStream::new(gateway.clone(), id.unwrap(), Bytes::new());

@@ -65,8 +65,10 @@ impl Session {
             let account = self.links.account(link, &self.channels);
             account.on_received(wire as u64);
         }
+        let mut group = None;
         for frame in FrameIterator::new(body) {
             match frame? {
+                Frame::State(StateFrame::Group { stream, group: of }) => group = Some((stream, of)),
                 Frame::State(state) => self.on_state(now, id, state)?,
                 Frame::Datagram(stream, payload) => self.on_datagram(stream, &payload),
                 Frame::Chunk(..) if !is_numbered => {
@@ -78,7 +80,15 @@ impl Session {
                     if channel.is_some_and(|c| c.inbound_mut().on_chunk(now, payload.len())) {
                         self.channels.wake(id);
                     }
+                    let opened = header.flags.open.then_some(header.stream);
                     self.on_chunk(now, header, payload, (id, buffer))?;
+                    // Of one end's streams the other end does not decide.
+                    if let Some((stream, group)) = group
+                        && opened == Some(stream)
+                        && !self.streams.is_mine(stream)
+                    {
+                        self.streams.set_group(now, stream, group);
+                    }
                 }
             }
         }
@@ -99,8 +109,9 @@ impl Session {
             StateFrame::SegmentsLost { link, size } => {
                 self.on_segments_lost(now, LinkIndex::new(link), size);
             }
-            // The driver deals with joins; a heartbeat has done its work by arriving.
-            StateFrame::Join { .. } | StateFrame::Heartbeat => {}
+            // The driver deals with joins, and a group belongs to a chunk; a heartbeat has done its
+            // work by arriving.
+            StateFrame::Join { .. } | StateFrame::Group { .. } | StateFrame::Heartbeat => {}
         }
         Ok(())
     }

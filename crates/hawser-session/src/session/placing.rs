@@ -217,6 +217,7 @@ impl Session {
         let cut = stream.send_mut().cut(channel.chunk_limit(size, header))?;
         let (header, payload, length) = cut.into_parts(id);
         self.counters.chunks_cut += 1;
+        self.streams.on_cut(role, id, length);
         self.scheduling.on_cut(now, role, length);
         let chunks = &mut self.unacknowledged;
         Some(chunks.insert(header, payload, length, role))

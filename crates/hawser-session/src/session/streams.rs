@@ -1,7 +1,7 @@
 //! What applications do with streams.
 
 use bytes::Bytes;
-use hawser_types::{ByteCount, Instant, StreamId};
+use hawser_types::{ByteCount, Instant, StreamGroup, StreamId};
 use hawser_wire::{Command, MAX_OPEN_METADATA};
 
 use super::Session;
@@ -14,13 +14,24 @@ use crate::unacknowledged::Dropped;
 impl Session {
     /// Opens a stream. Its first chunk carries `metadata`, and data if some is written at once.
     pub fn open_stream(&mut self, now: Instant, metadata: Bytes) -> Result<StreamId, OpenError> {
+        self.open_stream_for(now, StreamGroup::OWN, metadata)
+    }
+
+    /// As [`Session::open_stream`], on behalf of a group. Groups have equal shares of what either
+    /// end sends, whatever number of streams they have; the peer learns the group's number.
+    pub fn open_stream_for(
+        &mut self,
+        now: Instant,
+        group: StreamGroup,
+        metadata: Bytes,
+    ) -> Result<StreamId, OpenError> {
         if !self.lifecycle.is_open() {
             return Err(OpenError::SessionClosed);
         }
         if metadata.len() > MAX_OPEN_METADATA {
             return Err(OpenError::MetadataTooLong(metadata.len()));
         }
-        let (id, limit_moved) = self.streams.open(now, metadata)?;
+        let (id, limit_moved) = self.streams.open(now, group, metadata)?;
         self.counters.streams_opened += 1;
         if limit_moved {
             self.channels.wake_quickest();

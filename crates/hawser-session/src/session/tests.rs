@@ -4,6 +4,7 @@ mod datagrams;
 mod deadlock;
 mod early_ends;
 mod govern;
+mod groups;
 mod halves;
 mod memory;
 mod pair;

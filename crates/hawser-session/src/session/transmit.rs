@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use hawser_types::{ChannelId, Instant, RecordNumber, StreamId};
+use hawser_types::{ChannelId, Instant, RecordNumber, StreamGroup, StreamId};
 use hawser_wire::{
-    ChannelRole, RECORD_HEADER_LENGTH, StateFrame, datagram_length, put_datagram, put_record_number,
+    ChannelRole, ChunkHeader, RECORD_HEADER_LENGTH, StateFrame, datagram_length, put_datagram,
+    put_record_number,
 };
 
 use super::Session;
@@ -92,7 +93,20 @@ impl Session {
     /// Returns the bytes that a chunk takes in its record.
     fn length_in_record(&self, assigned: Assigned) -> usize {
         let chunk = self.unacknowledged.get(assigned.chunk());
-        chunk.map_or(0, |chunk| chunk.header().length() + chunk.length())
+        chunk.map_or(0, |chunk| {
+            let group = self
+                .group_frame(chunk.header())
+                .map_or(0, |_| MAX_STATE_FRAME);
+            group + chunk.header().length() + chunk.length()
+        })
+    }
+
+    /// Returns what goes ahead of a chunk that opens a stream for a group.
+    fn group_frame(&self, header: &ChunkHeader) -> Option<StateFrame> {
+        let stream = header.stream;
+        let opens = header.flags.open && self.streams.is_mine(stream);
+        let group = self.streams.get(stream).filter(|_| opens)?.group();
+        (group != StreamGroup::OWN).then_some(StateFrame::Group { stream, group })
     }
 
     /// Drops chunks that were acknowledged, or whose stream was reset, while they waited for this
@@ -116,6 +130,9 @@ impl Session {
         let Some(chunk) = self.unacknowledged.get(assigned.chunk()) else {
             return;
         };
+        if let Some(group) = self.group_frame(chunk.header()) {
+            group.encode(&mut out.head);
+        }
         chunk.header().encode(&mut out.head);
         out.stream = chunk.stream();
         out.duplicate = is_association

@@ -54,6 +54,24 @@ fn segments_that_are_lost_have_these_golden_bytes() {
 }
 
 #[test]
+fn a_group_has_these_golden_bytes_and_stands_before_the_chunk_that_opens_its_stream() {
+    let group = StateFrame::Group {
+        stream: StreamId::new(70),
+        group: StreamGroup::new(1448),
+    };
+    let mut body = Vec::new();
+    group.encode(&mut body);
+    assert_eq!(body, b"\x07\x04\x40\x46\x45\xa8");
+    body.extend(b"\x81\x40\x46\x01\x00\x00");
+    let frames = decode_all(&body).unwrap();
+    assert_eq!(frames[0], Frame::State(group));
+    assert!(matches!(&frames[1], Frame::Chunk(header, _) if header.flags.open));
+    // A group is a number of 32 bits.
+    let error = decode_all(b"\x07\x09\x02\xc0\x00\x00\x01\x00\x00\x00\x00").unwrap_err();
+    assert_eq!(error.reason, MalformedReason::TooLarge);
+}
+
+#[test]
 fn a_path_report_has_these_golden_bytes() {
     let report = PathReport {
         channel: ChannelId::new(3),

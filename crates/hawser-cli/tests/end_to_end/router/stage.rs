@@ -146,12 +146,24 @@ impl Router {
 
     /// The programs of open streams: of a host's, its address.
     pub(super) fn of_streams(&self) -> Vec<String> {
+        let streams = self.streams();
+        let programs = streams.iter().filter_map(|it| it["program"].as_str());
+        programs.map(str::to_owned).collect()
+    }
+
+    /// Bytes that the program with this name has received by each of its open streams.
+    pub(super) fn received_by(&self, program: &str) -> Vec<u64> {
+        let streams = self.streams();
+        let own = streams.iter().filter(|it| it["program"] == program);
+        own.filter_map(|it| it["bytes_received"].as_u64()).collect()
+    }
+
+    fn streams(&self) -> Vec<Value> {
         let ended = self.place().run("client", &["streams", "--json"]);
         let report: Value = serde_json::from_str(&ended.out).unwrap_or_default();
         let sessions = report["sessions"].as_array().into_iter().flatten();
         let streams = sessions.flat_map(|it| it["streams"].as_array().into_iter().flatten());
-        let programs = streams.filter_map(|it| it["program"].as_str());
-        programs.map(str::to_owned).collect()
+        streams.cloned().collect()
     }
 }
 
