@@ -104,8 +104,10 @@ impl Session {
     /// Returns what goes ahead of a chunk that opens a stream for a group.
     fn group_frame(&self, header: &ChunkHeader) -> Option<StateFrame> {
         let stream = header.stream;
-        let opens = header.flags.open && self.streams.is_mine(stream);
-        let group = self.streams.get(stream).filter(|_| opens)?.group();
+        if !header.flags.open || !self.streams.is_mine(stream) {
+            return None;
+        }
+        let group = self.streams.get(stream)?.group();
         (group != StreamGroup::OWN).then_some(StateFrame::Group { stream, group })
     }
 
