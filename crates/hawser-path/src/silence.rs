@@ -135,6 +135,13 @@ impl Silence {
         self.false_alarms = (self.false_alarms + 1).min(MAX_DOUBLINGS);
     }
 
+    /// Returns what is left of a round trip of the oldest byte in flight, written at `oldest`, from
+    /// the beginning of the present silence on: [`Expectation::due`].
+    pub fn due(&self, oldest: Instant, rtt: Duration) -> Duration {
+        let began = self.began().unwrap_or(oldest);
+        (oldest + rtt).since(began).min(rtt)
+    }
+
     /// The silence that makes a path suspect: what its round trips and its rate explain, plus a
     /// margin that doubles with every false alarm.
     ///
@@ -249,6 +256,16 @@ mod tests {
         silence.on_written(at(5000));
         silence.on_sample(at(5050), true, ByteCount::ZERO, ms(4950));
         assert_eq!(silence.current(at(5200)), ms(200));
+    }
+
+    #[test]
+    fn a_round_trip_is_due_from_when_the_oldest_byte_was_written() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.due(at(50), ms(200)), ms(200));
+        busy(&mut silence, 0..1000, 10);
+        assert_eq!(silence.due(at(800), ms(200)), ms(10));
+        assert_eq!(silence.due(at(100), ms(200)), ms(0));
+        assert_eq!(silence.due(at(995), ms(200)), ms(200));
     }
 
     #[test]

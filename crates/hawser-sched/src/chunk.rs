@@ -13,6 +13,7 @@ mod round_robin;
 mod scheduler;
 mod weighted;
 
+pub use express::is_copy_in_time;
 pub use policy::{ChunkPolicy, UnknownPolicy};
 pub use scheduler::{ChunkScheduler, ChunkUnit, Decision, Reason};
 

@@ -338,6 +338,10 @@ impl Path {
         let flight = self.flight.bytes();
         self.silence
             .on_sample(now, flight > ByteCount::ZERO, flight, Duration::ZERO);
+        // The next answer is that of what is in flight now.
+        let oldest = self.flight.oldest_sent().unwrap_or(now);
+        let shortest = self.rtt.min().unwrap_or_default();
+        self.silence.on_round_trip(oldest, shortest);
     }
 
     /// Returns what is known of the answer to a packet in flight; `None` before the first round
@@ -386,13 +390,17 @@ impl Path {
     fn expectation(&self) -> Expectation {
         let rtt = self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto());
         let rate = self.delivery.rate();
+        let due = match self.flight.oldest_sent() {
+            Some(oldest) => self.silence.due(oldest, rtt),
+            None => rtt,
+        };
         Expectation {
             // The peer delays the acknowledgement of the last packets of a flight.
             rtt: rtt + self.sack_delay,
             variation: self.rtt.variation(),
             own_variation: self.rtt.variation(),
             drain: rate.time_for(self.flight.bytes()).unwrap_or_default(),
-            due: rtt,
+            due,
         }
     }
 }

@@ -29,7 +29,7 @@ impl ChunkScheduler for Express {
             return Decision::Wait(None, Reason::QuickerSoon);
         }
         let second = ready
-            .filter(|path| path.link != first.link && path.rtt <= first.rtt * FAR)
+            .filter(|path| path.link != first.link && is_copy_in_time(first.rtt, path.rtt))
             .min_by_key(|path| (path.rtt, path.channel));
         match second {
             Some(second) if unit.size <= SMALL && !unit.again => {
@@ -42,6 +42,13 @@ impl ChunkScheduler for Express {
     fn policy(&self) -> ChunkPolicy {
         ChunkPolicy::LeastRtt
     }
+}
+
+/// True if a short chunk that leaves on a path with the round trip `first` should go over one with
+/// the round trip `second` as well: its copy is likely to arrive sooner than what would repair a
+/// loss on the first path, or notice that the path has failed.
+pub fn is_copy_in_time(first: Duration, second: Duration) -> bool {
+    second <= first * FAR
 }
 
 /// In how long the first chunk of `size` bytes that wait would be there.
@@ -67,7 +74,7 @@ const TRUSTED: f64 = 0.02;
 const MIN_WINDOW: ByteCount = ByteCount::new(2896);
 /// One segment.
 const SMALL: ByteCount = ByteCount::new(1400);
-/// A copy that takes longer than a retransmission on the first path would is of no use.
+/// Round trips of the first path that a retransmission takes at most, in most cases.
 const FAR: u32 = 8;
 
 #[cfg(test)]

@@ -107,11 +107,6 @@ impl Flight {
         self.open == 0
     }
 
-    /// Returns the number of packets in flight, at least in part.
-    pub(crate) fn packets_in_flight(&self) -> u64 {
-        self.open
-    }
-
     /// Tells whether window and pacing allow another packet now.
     pub(crate) fn is_ready(&self, now: Instant, window: ByteCount) -> bool {
         self.bytes() < window && self.is_paced(now)
@@ -171,6 +166,12 @@ impl Flight {
         let place = number.checked_sub(self.first)?;
         let packet = self.packets.get(place as usize)?;
         (packet.open > 0).then_some(packet.at)
+    }
+
+    /// Returns when the oldest packet in flight was sent; `None` where nothing is in flight.
+    pub(crate) fn oldest_sent(&self) -> Option<Instant> {
+        let oldest = self.packets.iter().find(|packet| packet.open > 0);
+        oldest.map(|packet| packet.at)
     }
 
     /// Returns the bytes in flight in the packet and those sent before it.

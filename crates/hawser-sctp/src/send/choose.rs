@@ -137,7 +137,7 @@ impl Outbound {
         None
     }
 
-    /// Chooses a reinjection from a path with few packets in flight, after a tail loss probe: each
+    /// Chooses a reinjection from a path with little in flight, after a tail loss probe: each
     /// is copied once to another path. The probe repairs a loss, but goes into the silence with the
     /// rest if the path has failed. A short request would then wait until the path is suspect, and
     /// so would its answer.
@@ -147,8 +147,10 @@ impl Outbound {
         let candidates = candidates(paths.views(now, |path| path.is_ready(now)));
         let others = candidates.iter().filter(|it| it.path != probed);
         let path = quickest(others.filter(|it| it.ready))?;
-        let flight = &mut paths.path_mut(probed)?.flight;
-        while flight.packets_in_flight() <= FEW_IN_FLIGHT
+        let probed_path = paths.path_mut(probed)?;
+        let few = ByteCount::from(FEW_IN_FLIGHT * probed_path.packet_size);
+        let flight = &mut probed_path.flight;
+        while flight.bytes() <= few
             && let Some(packet) = flight.uncopied()
         {
             let is_placed = |chunk: &u64| self.window.get(*chunk).is_some_and(|it| it.is_placed);
@@ -434,9 +436,9 @@ fn has_spare_packet(path: &Path) -> bool {
     path.flight.bytes() < path.congestion.window() + packet
 }
 
-/// Packets in flight up to which all are copied to another path with a tail loss probe: a short
-/// request or answer, or the end of one.
-const FEW_IN_FLIGHT: u64 = 4;
+/// Full packets' bytes in flight up to which all are copied to another path with a tail loss probe:
+/// a short request or answer, perhaps duplicated on the same path, or the end of one.
+const FEW_IN_FLIGHT: usize = 4;
 /// Minimum time before a policy that waits is asked again.
 const TICK: Duration = Duration::from_millis(1);
 /// A path becomes suspect after the instant of [`Path::suspect_at`], not at it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hawser_sched::chunk::is_copy_in_time;
 use hawser_types::{Instant, PathId, Rate};
 
 use crate::path::{Path, Paths};
@@ -60,20 +61,33 @@ impl Budget {
     }
 }
 
-/// Returns the path for copies of what leaves on the path `first`: the fastest other path, unless a
-/// retransmission would arrive sooner; else the same path, if it loses packets.
+/// Returns the path for copies of what leaves on the path `first`: the fastest other path, if it
+/// takes about as long; else the same path, if it loses packets; else the fastest other path whose
+/// copy is in time.
+///
+/// A copy on the same path arrives sooner than one on a far path, but does not help if the path has
+/// failed.
 pub(super) fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId> {
     let path = paths.path(first)?;
     let loses = path.flight.loss() >= LOSSY;
-    let latest = path.rtt.smoothed()? * 2 + MARGIN;
+    let rtt = path.rtt.smoothed()?;
     let views = paths.views(now, |path| path.is_ready(now));
-    let others = views.iter().filter(|view| {
-        Path::of_channel(view.channel) != first && view.ready && !view.suspect && view.rtt <= latest
-    });
-    let other = others.min_by_key(|view| view.rtt);
-    other
-        .map(|view| Path::of_channel(view.channel))
-        .or(loses.then_some(first))
+    let others = views
+        .iter()
+        .map(|view| (Path::of_channel(view.channel), view))
+        .filter(|(path, view)| *path != first && view.ready && !view.suspect);
+    let (other, second) = others
+        .map(|(path, view)| (path, view.rtt))
+        .min_by_key(|(_, rtt)| *rtt)
+        .unzip();
+    let is_like = second.is_some_and(|second| second <= rtt * 2 + MARGIN);
+    let is_in_time = second.is_some_and(|second| is_copy_in_time(rtt, second));
+    let same = loses.then_some(first);
+    match other {
+        Some(_) if is_like => other,
+        Some(_) if is_in_time => same.or(other),
+        _ => same,
+    }
 }
 
 /// Share of bytes that may be duplicated: one in this many …

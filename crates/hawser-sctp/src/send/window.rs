@@ -241,7 +241,9 @@ impl Window {
         let Some(record) = self.get_mut(chunk) else {
             return;
         };
-        record.copied = true;
+        // One on the same path does not help if that path has failed.
+        let first = record.in_flight.first().map(|it| it.path);
+        record.copied |= record.in_flight.iter().any(|it| Some(it.path) != first);
         record.is_duplicated = is_duplicate;
         self.copied += record.data.payload.len() as u64;
     }

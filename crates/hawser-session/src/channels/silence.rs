@@ -35,9 +35,8 @@ impl Channels {
         expected.drain = rate.time_for(in_flight).unwrap_or_default();
         let oldest = channel.outbound().oldest_in_flight();
         let oldest = oldest.unwrap_or(Instant::ZERO);
-        let began = channel.path().silence().began().unwrap_or(oldest);
-        let rtt = channel.path().rtt();
-        expected.due = (oldest + rtt).since(began).min(rtt);
+        let path = channel.path();
+        expected.due = path.silence().due(oldest, path.rtt());
         expected
     }
 

@@ -444,10 +444,15 @@ fn what_is_to_go_twice_takes_the_two_quickest_paths_of_like_delay() {
     let mut bench = Bench::with_rtts(&[30, 20, 25], &config());
     write_twice(&mut bench, 100);
     assert_eq!(paths_of(&mut bench, 0), [1, 2]);
-    // Over the only other path the copy would arrive later than a retransmission.
-    let mut bench = Bench::with_rtts(&[20, 80], &config());
-    write_twice(&mut bench, 100);
-    assert_eq!(paths_of(&mut bench, 0), [0]);
+}
+
+#[test]
+fn what_is_to_go_twice_takes_a_longer_path_as_well_unless_the_copy_would_be_late() {
+    for (longer, expected) in [(160, &[0, 1][..]), (161, &[0])] {
+        let mut bench = Bench::with_rtts(&[20, longer], &config());
+        write_twice(&mut bench, 100);
+        assert_eq!(paths_of(&mut bench, 0), expected, "{longer} ms");
+    }
 }
 
 #[test]
@@ -475,6 +480,22 @@ fn what_is_to_go_twice_takes_one_path_twice_while_that_loses_packets() {
     }
     write_twice(&mut bench, 100);
     assert_eq!(paths_of(&mut bench, 205), [0]);
+}
+
+#[test]
+fn what_went_twice_over_a_path_that_loses_packets_takes_a_longer_one_when_its_answer_is_late() {
+    let mut bench = Bench::with_rtts(&[20, 100], &config());
+    (0..4).for_each(|_| bench.write(0, FULL));
+    bench.pump();
+    bench.wait(20);
+    bench.sack(0, &[(1, 3)]).unwrap();
+    bench.pump();
+    bench.wait(100);
+    bench.sack(4, &[]).unwrap();
+    write_twice(&mut bench, 100);
+    assert_eq!(paths_of(&mut bench, 4), [0, 0]);
+    bench.wait_for_timer();
+    assert_eq!(paths_of(&mut bench, 4), [0, 1]);
 }
 
 #[test]

@@ -91,3 +91,19 @@ fn a_probe_of_a_busy_path_takes_that_path_alone() {
     let paths: Vec<_> = sent.iter().map(|packet| packet.path.value()).collect();
     assert_eq!((numbers(&sent), paths), (vec![8], vec![0]));
 }
+
+#[test]
+fn a_path_that_is_kept_full_is_suspect_long_before_a_round_trip_is_over() {
+    let mut bench = Bench::with_rtts(&[200], &config());
+    let mut sent = vec![0];
+    for step in 0..400_usize {
+        bench.write(0, FULL);
+        let new = numbers(&bench.pump()).len() as u64;
+        sent.push(sent[step] + new);
+        bench.wait(10);
+        // Everything is acknowledged after 200 ms.
+        bench.sack(sent[step.saturating_sub(18)], &[]).unwrap();
+    }
+    let patience = suspect_at(&bench, 0).since(bench.now);
+    assert!(patience < ms(150), "{patience:?}");
+}
