@@ -15,8 +15,8 @@ pub(super) struct Flows {
     keys: Vec<FlowKey>,
     /// The flow that was found last, which most packets belong to.
     latest: TunnelFlow,
-    /// Where the search for a number to give away goes on.
-    hand: usize,
+    /// Numbers that were looked at, whether one can be given away.
+    drawn: u64,
     replaced: u64,
 }
 
@@ -27,8 +27,8 @@ pub(super) enum Found {
     Known(TunnelFlow),
     /// It has got this number, which no other flow had, or one that rests.
     New(TunnelFlow),
-    /// All numbers are in use: it shares this one.
-    Shared(TunnelFlow),
+    /// Of all numbers none was found that rests.
+    AllTaken,
 }
 
 impl Flows {
@@ -37,24 +37,29 @@ impl Flows {
             numbers: HashMap::with_hasher(Seeded(seed)),
             keys: Vec::new(),
             latest: TunnelFlow::default(),
-            hand: 0,
+            drawn: 0,
             replaced: 0,
         }
     }
 
-    /// Finds a flow's number. `age` says for how long a number has rested, `None` while packets of
-    /// it wait.
+    /// Returns a flow's number, if it has one.
+    pub(super) fn known(&mut self, key: &FlowKey) -> Option<TunnelFlow> {
+        if self.keys.get(self.latest.index()) == Some(key) {
+            return Some(self.latest);
+        }
+        self.latest = *self.numbers.get(key)?;
+        Some(self.latest)
+    }
+
+    /// Finds a flow's number, or gives it one. `age` says for how long a number has rested, `None`
+    /// while packets of it wait.
     pub(super) fn find<Age: Ord>(
         &mut self,
         key: &FlowKey,
         age: impl Fn(TunnelFlow) -> Option<Age>,
     ) -> Found {
-        if self.keys.get(self.latest.index()) == Some(key) {
-            return Found::Known(self.latest);
-        }
-        if let Some(flow) = self.numbers.get(key) {
-            self.latest = *flow;
-            return Found::Known(*flow);
+        if let Some(flow) = self.known(key) {
+            return Found::Known(flow);
         }
         let unused = u16::try_from(self.keys.len()).ok();
         if let Some(flow) = unused.and_then(TunnelFlow::new) {
@@ -62,20 +67,34 @@ impl Flows {
             self.numbers.insert(*key, flow);
             return Found::New(flow);
         }
-        let candidates = (self.hand..self.hand + LOOK_AT).map(|at| at % self.keys.len());
-        self.hand = (self.hand + LOOK_AT) % self.keys.len();
-        let flows = candidates.filter_map(|at| TunnelFlow::new(at as u16));
+        let draws = self.drawn..self.drawn + LOOK_AT;
+        self.drawn = draws.end;
+        let flows = draws.filter_map(|draw| self.place(&draw));
         let oldest = flows.filter_map(|flow| Some((age(flow)?, flow))).max();
         let Some((_, flow)) = oldest else {
-            let hash = self.numbers.hasher().hash_one(key);
-            let place = (hash % self.keys.len() as u64) as u16;
-            return Found::Shared(TunnelFlow::new(place).unwrap_or_default());
+            return Found::AllTaken;
         };
         let old = std::mem::replace(&mut self.keys[flow.index()], *key);
         self.numbers.remove(&old);
         self.numbers.insert(*key, flow);
         self.replaced += 1;
         Found::New(flow)
+    }
+
+    /// Returns the number that a flow without one shares: one of these, or of all where there are
+    /// none.
+    pub(super) fn shared_by(&self, key: &FlowKey, flows: &[TunnelFlow]) -> TunnelFlow {
+        let hash = self.numbers.hasher().hash_one(key) as usize;
+        match hash.checked_rem(flows.len()) {
+            Some(place) => flows[place],
+            None => self.place(key).unwrap_or_default(),
+        }
+    }
+
+    /// A place of the table that nobody can predict, the same for the same value.
+    fn place(&self, value: &impl Hash) -> Option<TunnelFlow> {
+        let hash = self.numbers.hasher().hash_one(value) as usize;
+        TunnelFlow::new(hash.checked_rem(self.keys.len())? as u16)
     }
 
     /// The flow of each number.
@@ -102,8 +121,8 @@ impl BuildHasher for Seeded {
     }
 }
 
-/// Numbers that are looked at for one that rests.
-const LOOK_AT: usize = 32;
+/// Numbers that are drawn for one that rests. Where half of them do, none is found once in 2^32.
+const LOOK_AT: u64 = 32;
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_ends_where_it_should_and_gives_away_what_has_rested_longest() {
+    fn the_table_ends_where_it_should_and_gives_away_what_has_rested_long() {
         let mut flows = Flows::new(7);
         let count = u32::from(TunnelFlow::COUNT);
         for number in 0..count {
@@ -130,12 +149,15 @@ mod tests {
             assert_eq!(flows.find(&key(number), |_| None::<u8>), Found::New(flow));
             assert_eq!(flows.find(&key(number), |_| None::<u8>), Found::Known(flow));
         }
-        let age = |flow: TunnelFlow| (flow.value() != 31).then_some(flow.value());
-        let oldest = TunnelFlow::new(30).unwrap();
-        assert_eq!(flows.find(&key(count), age), Found::New(oldest));
-        assert_eq!(flows.find(&key(count), age), Found::Known(oldest));
-        let shared = flows.find(&key(count + 1), |_| None::<u8>);
-        assert!(matches!(shared, Found::Shared(_)));
+        let age = |flow: TunnelFlow| flow.value().is_multiple_of(2).then_some(flow.value());
+        let Found::New(old) = flows.find(&key(count), age) else {
+            panic!("half of them rest");
+        };
+        // The oldest of 32.
+        assert!(age(old) > Some(3000), "{old:?}");
+        assert_eq!(flows.find(&key(count), age), Found::Known(old));
+        let taken = flows.find(&key(count + 1), |_| None::<u8>);
+        assert_eq!(taken, Found::AllTaken);
         for number in 0..100_000 {
             flows.find(&key(number), |flow| Some(flow.value()));
         }

@@ -38,6 +38,10 @@ pub(super) struct Hosts {
     turns: BTreeSet<(u64, HostNumber)>,
     /// Hosts that send.
     active: usize,
+    /// Flows that stand in any list.
+    sending: usize,
+    /// Place of each flow in the list of those that its host sends, by number.
+    places: Vec<usize>,
     /// Where the host stood that had its turn last.
     reached: u64,
 }
@@ -48,7 +52,7 @@ struct Host {
     /// Flows that have a number.
     known_flows: usize,
     /// Flows that stand in any list.
-    active_flows: usize,
+    sending: Vec<TunnelFlow>,
     /// Flows that have had a turn.
     flows: VecDeque<TunnelFlow>,
     /// Bytes that wait.
@@ -77,7 +81,7 @@ impl Hosts {
         let host = Host {
             address,
             known_flows: 1,
-            active_flows: 0,
+            sending: Vec::new(),
             flows: VecDeque::new(),
             bytes: 0,
             stands_at: self.reached,
@@ -106,22 +110,50 @@ impl Hosts {
         }
     }
 
+    /// The host with this address, if a flow of it has a number.
+    pub(super) fn number_of(&self, address: IpAddr) -> Option<HostNumber> {
+        self.numbers.get(&address).copied()
+    }
+
+    /// Tells whether one more flow of the host may begin to send with a number of its own. A host
+    /// sends as many as there are numbers that rest, so that others find some, whatever it does.
+    ///
+    /// Source: dynamic thresholds (Choudhury, Hahne 1998), of numbers in place of memory.
+    pub(super) fn may_send_another(&self, number: HostNumber) -> bool {
+        let rest = usize::from(TunnelFlow::COUNT).saturating_sub(self.sending);
+        self.sending_of(number).len() < rest
+    }
+
+    /// Flows of the host that send.
+    pub(super) fn sending_of(&self, number: HostNumber) -> &[TunnelFlow] {
+        &self.hosts[number.index()].sending
+    }
+
     /// A flow of the host begins to send. A host that has rested has no claim to what others have
     /// sent meanwhile.
-    pub(super) fn on_flow_begins(&mut self, number: HostNumber) {
+    pub(super) fn on_flow_begins(&mut self, number: HostNumber, flow: TunnelFlow) {
         let host = &mut self.hosts[number.index()];
         if host.flows.is_empty() {
             host.stands_at = host.stands_at.max(self.reached);
         }
-        host.active_flows += 1;
-        self.active += usize::from(host.active_flows == 1);
+        let known = self.places.len().max(flow.index() + 1);
+        self.places.resize(known, 0);
+        self.places[flow.index()] = host.sending.len();
+        host.sending.push(flow);
+        self.sending += 1;
+        self.active += usize::from(host.sending.len() == 1);
     }
 
     /// A flow of the host has nothing to send any more, and stands in no list.
-    pub(super) fn on_flow_rests(&mut self, number: HostNumber) {
+    pub(super) fn on_flow_rests(&mut self, number: HostNumber, flow: TunnelFlow) {
         let host = &mut self.hosts[number.index()];
-        host.active_flows -= 1;
-        self.active -= usize::from(host.active_flows == 0);
+        let place = self.places[flow.index()];
+        host.sending.swap_remove(place);
+        if let Some(moved) = host.sending.get(place) {
+            self.places[moved.index()] = place;
+        }
+        self.sending -= 1;
+        self.active -= usize::from(host.sending.is_empty());
     }
 
     /// Gives a flow a place behind the others of its host.
@@ -153,7 +185,7 @@ impl Hosts {
     pub(super) fn has_to_wait(&self, number: HostNumber, real_time: bool) -> bool {
         let host = &self.hosts[number.index()];
         let ahead = host.stands_at.saturating_sub(self.reached);
-        let others = self.active - usize::from(host.active_flows > 0);
+        let others = self.active - usize::from(!host.sending.is_empty());
         ahead >= max_ahead(real_time) && others > 0
     }
 
@@ -195,7 +227,7 @@ impl Hosts {
 
     /// Flows that send until one of this host has its turn again, where all send as much.
     pub(super) fn round(&self, number: HostNumber) -> usize {
-        let flows = self.hosts[number.index()].active_flows;
+        let flows = self.sending_of(number).len();
         flows.max(1) * self.active.max(1)
     }
 
@@ -277,7 +309,7 @@ mod tests {
         let flows = [0, 1].map(|it| TunnelFlow::new(it).unwrap());
         for (number, flow) in (0..).zip(flows) {
             let host = hosts.join(address(number));
-            hosts.on_flow_begins(host);
+            hosts.on_flow_begins(host, flow);
             hosts.push(host, flow);
         }
         let mut sent = [0_i64; 2];

@@ -72,22 +72,44 @@ impl FairQueue {
         }
     }
 
-    /// Returns the number of a flow.
+    /// Returns the number of a flow, which others may share.
     pub(super) fn flow_of(&mut self, now: Instant, key: &FlowKey) -> TunnelFlow {
+        let known = self.flows.known(key);
+        if let Some(flow) = known
+            && self.lanes[flow.index()].turn != Turn::None
+        {
+            return flow;
+        }
+        let host = match known {
+            Some(flow) => Some(self.lanes[flow.index()].host),
+            None => self.hosts.number_of(self.host_end.of(key)),
+        };
+        let sending = match host {
+            Some(host) if !self.hosts.may_send_another(host) => self.hosts.sending_of(host),
+            _ => match self.own_number(now, key) {
+                Some(flow) => return flow,
+                None => host.map_or(&[][..], |host| self.hosts.sending_of(host)),
+            },
+        };
+        self.flows.shared_by(key, sending)
+    }
+
+    /// Returns the number that a flow has or gets; `None` if none was found that rests.
+    fn own_number(&mut self, now: Instant, key: &FlowKey) -> Option<TunnelFlow> {
         let lanes = &self.lanes;
         let age = |flow: TunnelFlow| lanes.get(flow.index())?.rest(now);
-        match self.flows.find(key, age) {
-            Found::Known(flow) | Found::Shared(flow) => flow,
-            Found::New(flow) => {
-                let host = self.hosts.join(self.host_end.of(key));
-                match self.lanes.get(flow.index()) {
-                    Some(lane) => self.hosts.leave(lane.host),
-                    None => self.lanes.push(Lane::new(host)),
-                }
-                self.lanes[flow.index()].begin_anew(now, host);
-                flow
-            }
+        let flow = match self.flows.find(key, age) {
+            Found::Known(flow) => return Some(flow),
+            Found::New(flow) => flow,
+            Found::AllTaken => return None,
+        };
+        let host = self.hosts.join(self.host_end.of(key));
+        match self.lanes.get(flow.index()) {
+            Some(lane) => self.hosts.leave(lane.host),
+            None => self.lanes.push(Lane::new(host)),
         }
+        self.lanes[flow.index()].begin_anew(now, host);
+        Some(flow)
     }
 
     /// The flows that have a number, with their counts.
@@ -111,7 +133,7 @@ impl FairQueue {
         if lane.turn == Turn::None {
             lane.turn = Turn::New;
             lane.deficit = QUANTUM;
-            self.hosts.on_flow_begins(lane.host);
+            self.hosts.on_flow_begins(lane.host, flow);
             self.new.push_back(flow);
         }
         if was_empty && real_time && !lane.is_urgent {
@@ -332,7 +354,7 @@ impl FairQueue {
     fn rest(&mut self, flow: TunnelFlow) {
         let lane = &mut self.lanes[flow.index()];
         lane.turn = Turn::None;
-        self.hosts.on_flow_rests(lane.host);
+        self.hosts.on_flow_rests(lane.host, flow);
     }
 
     fn on_removed(&mut self, flow: TunnelFlow, packet: &Bytes) {

@@ -1,3 +1,5 @@
+mod flow_numbers;
+
 use std::collections::BTreeMap;
 
 use hawser_sched::PathView;
