@@ -7,6 +7,7 @@ mod plan;
 mod quic_flow;
 pub mod report;
 mod roam;
+mod roam_connection;
 mod tcp_flow;
 mod tunnel;
 mod udp;
@@ -16,7 +17,7 @@ use hawser_types::Rate;
 
 pub use plan::{Protocol, Run};
 
-use report::{CallReport, ConnectionReport, RoamReport, UdpReport};
+use report::{CallReport, ConnectionReport, RateReport, RoamReport, UdpReport};
 use tunnel::Tunnel;
 use udp::Beside;
 
@@ -52,6 +53,30 @@ impl Run {
         Some(roam::run(&mut tunnel, self, scenario, announced, rate))
     }
 
+    /// One TCP connection while the scenario's links come and go, announced or not. `None`: as
+    /// above.
+    pub fn roam_tcp(
+        &self,
+        scenario: &Scenario,
+        announced: bool,
+        congestion: Congestion,
+    ) -> Option<RateReport> {
+        let mut tunnel = Tunnel::new(&scenario.links, self.policy, self.seed)?;
+        let ends = tcp_flow::ends(tunnel.now(), self.from(), congestion);
+        let most = |links: &[usize]| {
+            let links: Vec<Link> = links.iter().map(|it| scenario.links[*it].clone()).collect();
+            payload(&links, self.direction, tcp_flow::PAYLOAD)
+        };
+        let phases = roam_connection::run(&mut tunnel, self, scenario, announced, ends, most);
+        Some(RateReport {
+            scenario: scenario.name.clone(),
+            policy: self.policy.name(),
+            congestion: congestion.name(),
+            announced,
+            phases,
+        })
+    }
+
     /// One connection of this protocol. `None`: as above.
     pub fn connection(
         &self,
@@ -73,12 +98,12 @@ impl Run {
                 (outcome, quic_flow::PAYLOAD)
             }
         };
-        let packets = allowed(links, self.direction, connection::PACKET).bits_per_second();
+        let allowed = self::payload(links, self.direction, payload).bits_per_second();
         Some(ConnectionReport {
             policy: self.policy.name(),
             protocol: protocol.name(),
             congestion: congestion.name(),
-            allowed: packets / 1000 * payload / connection::PACKET as u64,
+            allowed: allowed / 1000,
             goodput: outcome.goodput.bits_per_second() / 1000,
             retransmissions: outcome.retransmissions,
             dropped: tunnel.stats(from).sent.dropped,
@@ -94,6 +119,12 @@ fn allowed(links: &[Link], direction: Direction, size: usize) -> Rate {
     let total = rates.sum::<Rate>().bytes_per_second();
     let size = size as u64;
     Rate::from_bytes_per_second(total * size / (size + ADDED))
+}
+
+/// Bytes in a second of a connection's payload, of which each packet has so much.
+fn payload(links: &[Link], direction: Direction, payload: u64) -> Rate {
+    let packets = allowed(links, direction, connection::PACKET).bytes_per_second();
+    Rate::from_bytes_per_second(packets * payload / connection::PACKET as u64)
 }
 
 /// What the tunnel, SCTP, the seal, UDP and IPv4 add to an inner packet.

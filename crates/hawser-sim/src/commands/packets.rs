@@ -6,7 +6,9 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use hawser_scenario::{Congestion, Line, Link, Loss, Scenario, Service};
 use hawser_sched::packet::PacketPolicy;
-use hawser_sim::packets::report::{ConnectionTable, PacketReport, PacketTable, RoamTable};
+use hawser_sim::packets::report::{
+    ConnectionTable, PacketReport, PacketTable, RateTable, RoamTable,
+};
 use hawser_sim::packets::{Protocol, Run, chaos};
 use hawser_types::{Rate, parse_duration};
 
@@ -38,6 +40,8 @@ enum What {
     },
     /// One flow of UDP while links come and go: as they are announced, and as they are not
     Roam(RoamArguments),
+    /// One TCP connection while links come and go: as they are announced, and as they are not
+    RoamTcp(RoamTcpArguments),
     /// The paper's figure 8: two links of 2:1, one TCP connection, policies beside each other
     Paper {
         #[command(flatten)]
@@ -109,6 +113,21 @@ struct RoamArguments {
     common: Common,
 }
 
+#[derive(Debug, Args)]
+struct RoamTcpArguments {
+    /// Scenario files
+    #[arg(required = true)]
+    scenarios: Vec<PathBuf>,
+    /// The connection's congestion control
+    #[arg(long, default_value = "cubic")]
+    congestion: Congestion,
+    /// Which way the payload goes
+    #[arg(long, default_value = "get")]
+    direction: DirectionChoice,
+    #[command(flatten)]
+    common: Common,
+}
+
 impl PacketArguments {
     pub(crate) fn execute(self) -> anyhow::Result<()> {
         match self.what {
@@ -116,6 +135,7 @@ impl PacketArguments {
             What::Tcp(arguments) => arguments.execute(Protocol::Tcp),
             What::Quic(arguments) => arguments.execute(Protocol::Quic),
             What::Roam(arguments) => arguments.execute(),
+            What::RoamTcp(arguments) => arguments.execute(),
             What::Chaos { seeds, first } => play(first, seeds),
             What::Paper { common } => {
                 let links = [("2:1 equal", 20, 20), ("2:1 20+60 ms", 20, 60)];
@@ -211,6 +231,27 @@ impl RoamArguments {
             }
         }
         show(self.common.json, &reports, RoamTable(&reports))
+    }
+}
+
+impl RoamTcpArguments {
+    fn execute(self) -> anyhow::Result<()> {
+        let mut reports = Vec::new();
+        for path in &self.scenarios {
+            let scenario = load(path)?;
+            for policy in &self.common.policy {
+                for direction in self.direction.directions() {
+                    for announced in [true, false] {
+                        let run = self.common.run(*policy, direction);
+                        let report = run.roam_tcp(&scenario, announced, self.congestion);
+                        let failed =
+                            || format!("no association over the links of {}", scenario.name);
+                        reports.push(report.with_context(failed)?);
+                    }
+                }
+            }
+        }
+        show(self.common.json, &reports, RateTable(&reports))
     }
 }
 

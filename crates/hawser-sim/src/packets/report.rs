@@ -109,6 +109,41 @@ pub struct RoamPhase {
     pub gap: u64,
 }
 
+/// One connection while links come and go.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RateReport {
+    /// The scenario.
+    pub scenario: String,
+    /// The policy.
+    pub policy: &'static str,
+    /// The connection's congestion control.
+    pub congestion: &'static str,
+    /// Both ends heard of a link's going before it went.
+    pub announced: bool,
+    /// What arrived.
+    pub phases: Vec<RatePhase>,
+}
+
+/// What arrived in a phase. Rates in kbit/s of payload.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RatePhase {
+    /// The phase.
+    pub phase: Phase,
+    /// What its links allow.
+    pub allowed: u64,
+    /// What arrived.
+    pub goodput: u64,
+    /// Packets that the sender's queue dropped.
+    pub dropped: u64,
+    /// Time from its beginning to that of the first half second with nine tenths of that, in ms;
+    /// `None` if there was none.
+    pub full_after: Option<u64>,
+    /// The least half second in its first two seconds.
+    pub least: u64,
+}
+
 /// All runs of one scenario.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -248,18 +283,8 @@ impl Display for RoamTable<'_> {
             "gap"
         )?;
         for it in self.0 {
-            let how = if it.announced {
-                "announced"
-            } else {
-                "unannounced"
-            };
+            let how = announcement(it.announced);
             for own in &it.phases {
-                let links: Vec<_> = own
-                    .phase
-                    .links
-                    .iter()
-                    .map(|it| (it + 1).to_string())
-                    .collect();
                 writeln!(
                     f,
                     "{:<10} {:<10} {:<12} {:>8} {:>4}s {:<9} {:>6} {:>5} {:>8} {:>8} {:>8}",
@@ -268,7 +293,7 @@ impl Display for RoamTable<'_> {
                     how,
                     it.offered,
                     own.phase.from.as_secs(),
-                    links.join("+"),
+                    names(&own.phase),
                     own.sent,
                     own.lost,
                     own.delay_p50,
@@ -282,4 +307,67 @@ impl Display for RoamTable<'_> {
             "rates in kbit/s, delays and gaps in µs, sent and lost in packets"
         )
     }
+}
+
+/// Phases of connections, one a line, with a heading.
+#[derive(Debug)]
+pub struct RateTable<'a>(pub &'a [RateReport]);
+
+impl Display for RateTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<10} {:<10} {:<6} {:<12} {:>5} {:<9} {:>8} {:>8} {:>7} {:>8} {:>8}",
+            "scenario",
+            "policy",
+            "",
+            "",
+            "from",
+            "links",
+            "allowed",
+            "goodput",
+            "dropped",
+            "full",
+            "least"
+        )?;
+        for it in self.0 {
+            for own in &it.phases {
+                let full = own.full_after.map(|after| after.to_string());
+                writeln!(
+                    f,
+                    "{:<10} {:<10} {:<6} {:<12} {:>4}s {:<9} {:>8} {:>8} {:>7} {:>8} {:>8}",
+                    it.scenario,
+                    it.policy,
+                    it.congestion,
+                    announcement(it.announced),
+                    own.phase.from.as_secs(),
+                    names(&own.phase),
+                    own.allowed,
+                    own.goodput,
+                    own.dropped,
+                    full.as_deref().unwrap_or("-"),
+                    own.least,
+                )?;
+            }
+        }
+        writeln!(
+            f,
+            "rates in kbit/s of payload, dropped in packets, full: ms until nine tenths of what is \
+             allowed, least: half a second in the first two"
+        )
+    }
+}
+
+fn announcement(announced: bool) -> &'static str {
+    if announced {
+        "announced"
+    } else {
+        "unannounced"
+    }
+}
+
+/// The phase's links, from 1.
+fn names(phase: &Phase) -> String {
+    let links = phase.links.iter().map(|it| (it + 1).to_string());
+    links.collect::<Vec<_>>().join("+")
 }

@@ -1,6 +1,6 @@
 //! A flow of UDP while links come and go.
 
-use hawser_scenario::{Doing, Phase, Scenario, Step};
+use hawser_scenario::{Action, Doing, Phase, Scenario, Step};
 use hawser_types::Rate;
 
 use super::plan::Run;
@@ -17,9 +17,7 @@ pub(super) fn run(
     rate: Rate,
 ) -> RoamReport {
     let phases = scenario.phases();
-    for link in scenario.absent_links() {
-        tunnel.act(link, hawser_scenario::Action::CarrierDown);
-    }
+    take_absent(tunnel, scenario);
     let (from, began) = (run.from(), tunnel.now());
     let zero = began + run.warm_up;
     let mut flow = Flow::new(1000, PACKET, rate, began, run.warm_up);
@@ -52,7 +50,14 @@ pub(super) fn run(
     }
 }
 
-fn make(tunnel: &mut Tunnel, step: &Step) {
+/// Takes links away that come later.
+pub(super) fn take_absent(tunnel: &mut Tunnel, scenario: &Scenario) {
+    for link in scenario.absent_links() {
+        tunnel.act(link, Action::CarrierDown);
+    }
+}
+
+pub(super) fn make(tunnel: &mut Tunnel, step: &Step) {
     match step.what {
         Doing::Happen(action) => tunnel.act(step.link, action),
         Doing::Signal(strength) => tunnel.read_signal(step.link, strength),
