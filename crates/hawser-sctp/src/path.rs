@@ -13,6 +13,7 @@ mod selection;
 mod table;
 mod validation;
 mod view;
+mod way_back;
 
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub(crate) use probing::HeartbeatToSend;
 pub(crate) use rtt::{RttEstimator, failure_delay};
 pub(crate) use table::Paths;
 use validation::Validation;
+use way_back::WayBack;
 
 /// One virtual association. Source: SCTP aggregation §3.1, table 1.
 #[derive(Debug)]
@@ -47,6 +49,7 @@ pub(crate) struct Path {
     /// The largest packet known to pass, with its SCTP header.
     pub(crate) packet_size: usize,
     pub(crate) rtt: RttEstimator,
+    way_back: WayBack,
     pub(crate) congestion: Box<dyn CongestionControl>,
     /// Packets in flight.
     pub(crate) flight: Flight,
@@ -134,6 +137,7 @@ impl Path {
             selected: false,
             packet_size,
             rtt: RttEstimator::new(config),
+            way_back: WayBack::default(),
             congestion: congestion::new(config.control, ByteCount::from(packet_size)),
             flight: Flight::new(config.losses),
             errors: 0,
@@ -196,7 +200,30 @@ impl Path {
         self.congestion.on_sent(now, size, flight);
     }
 
-    /// Handles an acknowledgement, after its round-trip time was given to [`Self::rtt`].
+    /// Handles the round-trip time of a packet whose answer came over the path `over`; `None` for
+    /// an unknown route. `rests`: [`Paths::way_back_rests`].
+    pub(crate) fn on_round_trip(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        over: Option<PathId>,
+        rests: Duration,
+    ) {
+        self.rtt.on_sample(now, rtt);
+        let gone_after = self.rtt.smoothed().unwrap_or(rtt) * WAY_GONE_AFTER;
+        let way_back = &mut self.way_back;
+        if let Some(shortest) = way_back.on_sample(now, rtt, over, rests, gone_after)
+            && self
+                .rtt
+                .min()
+                .is_some_and(|before| before + before / LONGER < shortest)
+        {
+            self.rtt.renew_min(now, shortest);
+            self.congestion.on_longer_way(now, shortest);
+        }
+    }
+
+    /// Handles an acknowledgement, after [`Self::on_round_trip`].
     pub(crate) fn on_acknowledged(&mut self, ack: &Acknowledged) {
         self.data_errors = 0;
         if let Some(sample) = &ack.sample {
@@ -423,6 +450,11 @@ const BATCHES: Duration = Duration::from_millis(3);
 const MOST_BATCHES: ByteCount = ByteCount::from_kib(3 * 64);
 /// Packets in a queue that is short.
 const SHORT_QUEUE: usize = 2;
+/// Round trips for which nothing went or came by a way that is not used any more.
+const WAY_GONE_AFTER: u32 = 2;
+/// A path is longer if its shortest round trip has grown by this part, one in so many: less is
+/// within what round trips vary by, and no queue is told by it.
+const LONGER: u32 = 8;
 /// Consecutive time-outs after which packets may have become too large for the path.
 const BLACK_HOLE: u32 = 2;
 /// Number of heartbeats to an unconfirmed address before the pauses become long.

@@ -75,18 +75,21 @@ fn a_connection_inside_is_as_fast_as_over_its_best_link_however_unlike_they_are(
 
 #[test]
 fn an_announced_handover_loses_nothing_and_delays_stay_near_the_quickest_link() {
+    // The faster flow needs most of the slower link, which has carried nothing before.
+    let rates = [rate(), Rate::from_bits_per_second(2_500_000)];
     for name in ["mms/e1", "mms/e1-away"] {
         let scenario = scenario(name);
-        let report = run().roam(&scenario, true, rate()).unwrap();
-        for own in &report.phases {
-            let delays = own
-                .phase
-                .links
-                .iter()
-                .map(|it| scenario.links[*it].down.delay);
-            let quickest = delays.min().unwrap().as_micros() as u64;
-            assert_eq!(own.lost, 0, "{report:?}");
-            assert!(own.delay_p50 < quickest + 10_000, "{report:?}");
+        for report in rates.map(|rate| run().roam(&scenario, true, rate).unwrap()) {
+            for own in &report.phases {
+                let delays = own
+                    .phase
+                    .links
+                    .iter()
+                    .map(|it| scenario.links[*it].down.delay);
+                let quickest = delays.min().unwrap().as_micros() as u64;
+                assert_eq!(own.lost, 0, "{report:?}");
+                assert!(own.delay_p50 < quickest + 10_000, "{report:?}");
+            }
         }
     }
 }

@@ -483,6 +483,10 @@ impl CongestionControl for Bbr {
             .max(std::mem::take(&mut self.window_before_timeouts));
     }
 
+    fn on_longer_way(&mut self, now: Instant, shortest: Duration) {
+        self.model.on_longer_way(now, shortest);
+    }
+
     fn on_packet_size(&mut self, size: ByteCount) {
         self.packet = size.as_u64().max(1);
         self.window = self.window.max(self.packet);

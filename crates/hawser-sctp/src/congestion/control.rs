@@ -38,6 +38,9 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Handles the end of an idle period of this many retransmission time-outs.
     fn on_idle(&mut self, _timeouts: u32) {}
 
+    /// Handles that the path has become longer: its shortest round trip is this one from now on.
+    fn on_longer_way(&mut self, _now: Instant, _shortest: Duration) {}
+
     /// Handles a change of the path's maximum packet size.
     fn on_packet_size(&mut self, _size: ByteCount) {}
 }

@@ -94,6 +94,7 @@ impl Paths {
     /// candidate: what was sent on to the peer from there comes back from elsewhere.
     fn answered_by(&mut self, now: Instant, from: SocketAddr, info: &[u8]) -> Option<PathId> {
         let (id, nonce) = HeartbeatInfo::decode(info, self.config.announces_links)?;
+        let rests = self.way_back_rests(now, id);
         let path = self.path_mut(id)?;
         if path.is_candidate() && path.route.remote != from {
             return None;
@@ -103,7 +104,7 @@ impl Paths {
             None => path.size.on_answered(now, nonce)?,
         };
         path.heartbeat.forget_unanswered();
-        path.rtt.on_sample(now, rtt);
+        path.on_round_trip(now, rtt, Some(id), rests);
         path.take_packet_size();
         Some(id)
     }

@@ -51,6 +51,12 @@ impl RttEstimator {
         self.smoothed = Some(smoothed - smoothed / 8 + rtt / 8);
     }
 
+    /// Forgets shorter round trips than this one.
+    pub(crate) fn renew_min(&mut self, now: Instant, shortest: Duration) {
+        self.lowest = [Some(shortest), None];
+        self.period_began = now;
+    }
+
     /// Doubles [`Self::rto`] after a time-out.
     pub(crate) fn back_off(&mut self) {
         self.backoffs = (self.backoffs + 1).min(MAX_BACKOFFS);

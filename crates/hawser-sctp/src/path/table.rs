@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use hawser_sched::PathView;
 use hawser_types::{Instant, LinkIndex, PathId};
@@ -118,6 +119,14 @@ impl Paths {
     pub(crate) fn path_mut(&mut self, id: PathId) -> Option<&mut Path> {
         let place = self.place(id)?;
         self.paths.get_mut(place)
+    }
+
+    /// Returns since when no data has left over the path by which the quickest acknowledgements of
+    /// the path `id` come: the peer uses a way back only where data comes.
+    pub(crate) fn way_back_rests(&self, now: Instant, id: PathId) -> Duration {
+        let over = self.path(id).and_then(|path| path.way_back.quickest_over());
+        let way = over.and_then(|over| self.path(over));
+        way.map_or(Duration::MAX, |way| now.since(way.last_sent))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {

@@ -91,7 +91,7 @@ impl Outbound {
         self.detect_reneging(runs);
         let may_grow = self.may_grow(advanced);
         for id in touched {
-            self.conclude(now, id, may_grow, paths);
+            self.conclude(arrival, id, may_grow, paths);
         }
         self.count_reports(now, advanced, newest, paths);
         self.abandon.advance(&self.window);
@@ -227,7 +227,9 @@ impl Outbound {
     }
 
     /// Evaluates a SACK for one path.
-    fn conclude(&mut self, now: Instant, id: PathId, may_grow: bool, paths: &mut Paths) {
+    fn conclude(&mut self, arrival: AckArrival, id: PathId, may_grow: bool, paths: &mut Paths) {
+        let AckArrival { now, over } = arrival;
+        let rests = paths.way_back_rests(now, id);
         let Some(path) = paths.path_mut(id) else {
             return;
         };
@@ -236,7 +238,7 @@ impl Outbound {
         };
         let rtt = summary.measurable.map(|at| now.since(at));
         if let Some(rtt) = rtt {
-            path.rtt.on_sample(now, rtt);
+            path.on_round_trip(now, rtt, over, rests);
         }
         let min_rtt = path.rtt.min().unwrap_or_default();
         let sample = path.flight.rate_sample(&summary, min_rtt);

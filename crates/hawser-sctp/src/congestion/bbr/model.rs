@@ -50,6 +50,10 @@ impl Round {
     fn mean(&self) -> Option<Duration> {
         (self.count >= MIN_SAMPLES).then(|| self.rtts / self.count)
     }
+
+    fn forget_round_trips(&mut self) {
+        (self.rtts, self.count, self.shortest) = Default::default();
+    }
 }
 
 /// Bytes acknowledged in bursts beyond the rate. Source: draft-ietf-ccwg-bbr §5.5.9.
@@ -213,6 +217,13 @@ impl Model {
     pub(super) fn renew_min_rtt(&mut self, now: Instant, rtt: Duration) {
         self.min_rtt = Some((rtt, now));
         self.typical_rtt = None;
+    }
+
+    /// The path has become longer: shorter round trips say nothing about it any more.
+    pub(super) fn on_longer_way(&mut self, now: Instant, shortest: Duration) {
+        self.renew_min_rtt(now, shortest);
+        self.lowest_mean = None;
+        self.round.forget_round_trips();
     }
 
     /// Tells whether the latest sample was limited by the application.
