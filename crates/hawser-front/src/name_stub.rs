@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::connection::SharedDirector;
-use crate::peer::ReservedNames;
+use crate::peer::{ReservedNames, ToldNames};
 use answering::{Answering, Meant};
 pub use known::KnownNames;
 use limits::Limits;
@@ -70,6 +70,7 @@ impl NameStub {
             answering: Arc::new(Answering {
                 names,
                 reserved,
+                told: ToldNames::default(),
                 known,
                 links: Box::new(links),
                 limits: Limits::default(),

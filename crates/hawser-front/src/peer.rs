@@ -34,5 +34,6 @@ pub use offers::Offers;
 pub use peers::Peers;
 pub use remote::Remote;
 pub use reserved::ReservedNames;
+pub(crate) use reserved::ToldNames;
 pub use sessions::{PeerSessions, Sessions};
 pub use settings::PeerSettings;

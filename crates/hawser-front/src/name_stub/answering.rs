@@ -8,13 +8,14 @@ use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure};
 
 use super::known::KnownNames;
 use super::limits::Limits;
-use crate::peer::ReservedNames;
+use crate::peer::{ReservedNames, ToldNames};
 
 /// The names, the links that help, and what is in flight.
 pub(super) struct Answering {
     pub(super) names: Names,
     /// Nobody is asked for them.
     pub(super) reserved: ReservedNames,
+    pub(super) told: ToldNames,
     /// Names of the addresses that were answered.
     pub(super) known: KnownNames,
     pub(super) links: Box<dyn Fn() -> Vec<Link> + Send + Sync>,
@@ -63,8 +64,16 @@ impl Answering {
     }
 
     fn is_reserved(&self, query: &[u8]) -> bool {
-        let question = DnsQuestion::decode(query);
-        question.is_ok_and(|question| self.reserved.is_within(&question.name()))
+        let Ok(question) = DnsQuestion::decode(query) else {
+            return false;
+        };
+        let name = question.name();
+        let is_reserved = self.reserved.is_within(&name);
+        if is_reserved && self.told.add(&name) {
+            tracing::warn!(host = ?name, "this name is in the book of known hosts, \
+                which programs reach by the proxy port of `hawser up --name` alone");
+        }
+        is_reserved
     }
 
     /// The same as far as it fits what the program takes in a datagram.

@@ -97,6 +97,7 @@ async fn port_noting(
     let answering = Answering {
         names: Names::with_root("/nonexistent".into()),
         reserved,
+        told: ToldNames::default(),
         known,
         links: Box::new(Vec::new),
         limits: Limits::default(),

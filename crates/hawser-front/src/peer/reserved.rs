@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -81,6 +81,18 @@ impl<S> DialByName<S> for ReservedNames {
     }
 }
 
+/// Names that the log has, so that it has each of them once.
+#[derive(Debug, Default)]
+pub(crate) struct ToldNames(Mutex<BTreeSet<String>>);
+
+impl ToldNames {
+    /// True if the log is to have the name now. There are so many of them and no more.
+    pub(crate) fn add(&self, name: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < MAX_NAMES && told.insert(name.to_ascii_lowercase())
+    }
+}
+
 struct GuardedPorts {
     names: ReservedNames,
     ports: Arc<dyn DatagramPorts>,
@@ -93,7 +105,7 @@ impl DatagramPorts for GuardedPorts {
             port: self.ports.open(asker)?,
             verdicts: BTreeMap::new(),
             hold_until: Instant::now(),
-            warned: BTreeSet::new(),
+            told: ToldNames::default(),
         }))
     }
 }
@@ -104,8 +116,7 @@ struct GuardedPort {
     /// Whether names are reserved, for a moment: each is asked for many times.
     verdicts: BTreeMap<HostName, bool>,
     hold_until: Instant,
-    /// Names that the log has.
-    warned: BTreeSet<HostName>,
+    told: ToldNames,
 }
 
 impl GuardedPort {
@@ -119,7 +130,7 @@ impl GuardedPort {
             return *is_reserved;
         }
         let is_reserved = self.names.has(name);
-        if is_reserved && self.warned.len() < MAX_NAMES && self.warned.insert(name.clone()) {
+        if is_reserved && self.told.add(name.as_str()) {
             tracing::warn!(host = %name,
                 "this name is in the book of known hosts, which are reached by TCP alone");
         }
@@ -147,7 +158,7 @@ impl DatagramPort for GuardedPort {
 
 /// For how long a change of the book may go unnoticed.
 const VERDICTS_HOLD: Duration = Duration::from_secs(1);
-/// Names that one port remembers.
+/// Names that one port, or one name server, remembers.
 const MAX_NAMES: usize = 64;
 
 #[cfg(test)]
@@ -266,5 +277,14 @@ mod tests {
         store.remove(&name).unwrap();
         tokio::time::advance(VERDICTS_HOLD).await;
         assert!(port.send(&bob, b"x"));
+    }
+
+    #[test]
+    fn the_log_has_each_name_once_and_no_endless_number_of_them() {
+        let told = ToldNames::default();
+        assert!(told.add("bob.example.org"));
+        assert!(!told.add("Bob.example.org"));
+        let others = (0..1000).filter(|number| told.add(&number.to_string()));
+        assert_eq!(others.count(), MAX_NAMES - 1);
     }
 }
