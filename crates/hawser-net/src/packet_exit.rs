@@ -5,7 +5,8 @@
 //! that ends.
 
 use std::fmt::Write as _;
-use std::io;
+use std::time::Duration;
+use std::{fs, io};
 
 use ipnet::IpNet;
 
@@ -83,6 +84,22 @@ impl PacketExit {
     }
 }
 
+/// Returns for how long the kernel may know a connection that is idle, by its settings of this
+/// moment; where they can't be read, by those that Linux begins with.
+pub fn longest_tracked() -> Duration {
+    let settings = fs::read_dir(TRACKING).into_iter().flatten().flatten();
+    let seconds = settings.filter_map(|setting| {
+        let name = setting.file_name();
+        let is_span = name.to_str().is_some_and(|name| name.contains("_timeout"));
+        let text = is_span.then(|| fs::read_to_string(setting.path()).ok())??;
+        text.trim().parse::<u32>().ok()
+    });
+    let longest = seconds
+        .max()
+        .map(|longest| Duration::from_secs(longest.into()));
+    longest.unwrap_or(IDLE_TCP)
+}
+
 /// The rules, on one line, so that they hold from one moment on.
 fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[Family]) -> String {
     let mut passing = String::new();
@@ -125,3 +142,8 @@ fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[Fami
 fn table_of(device: &str) -> String {
     format!("hawser_{device}")
 }
+
+/// Settings of the kernel's connection tracking.
+const TRACKING: &str = "/proc/sys/net/netfilter";
+/// How long it keeps an idle TCP connection, the longest of all, unless told otherwise.
+const IDLE_TCP: Duration = Duration::from_secs(5 * 24 * 3600);

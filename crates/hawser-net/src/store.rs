@@ -21,4 +21,4 @@ pub use error::StoreError;
 pub use gateway::{Enrolment, EnrolmentError, GatewayStore, KEEP_EXPIRED, Peer, PendingInvite};
 pub use names::{NameError, NameStore, NamedPeer};
 pub use order::OrderStore;
-pub use packet_addresses::PacketAddresses;
+pub use packet_addresses::{OwnAddresses, PacketAddresses};

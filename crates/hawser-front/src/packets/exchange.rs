@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
+use hawser_net::store::OwnAddresses;
 use hawser_net::stream::{PacketSink, RecvStream, SendStream};
 use hawser_net::tun::{Tun, TunMemory};
 use hawser_tunnel::packet::PacketView;
 use serde::Serialize;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::MTU;
 use super::answers::Answers;
@@ -30,8 +32,8 @@ pub struct Exchange {
     /// The device, while there is one.
     device: RwLock<Option<Arc<Tun>>>,
     policy: DestinationPolicy,
-    /// Writes down that an address is a client's own from now on.
-    keep: Box<dyn Fn(ClientId, u32) + Send + Sync>,
+    /// Writes down what is a client's own from now on.
+    keep: Box<dyn Fn(ClientId, OwnAddresses) + Send + Sync>,
     /// The gateway's own inner addresses.
     gateway: Inner,
     /// The networks of the pool, which stay as they are.
@@ -110,12 +112,12 @@ impl PacketCounters {
 }
 
 impl Exchange {
-    /// An exchange without a device. `keep` writes down that a number of the pool is a
-    /// client's own from now on; it must not take long.
+    /// An exchange without a device. `keep` writes down what of the pool is a client's own from now
+    /// on; it must not take long.
     pub fn new(
         pool: AddressPool,
         policy: DestinationPolicy,
-        keep: impl Fn(ClientId, u32) + Send + Sync + 'static,
+        keep: impl Fn(ClientId, OwnAddresses) + Send + Sync + 'static,
     ) -> Self {
         let mut gateway = Inner::default();
         for net in pool.gateway() {
@@ -196,7 +198,7 @@ impl Exchange {
             return Err(DialError::MalformedDestination);
         };
         let id = self.latest.fetch_add(1, Ordering::Relaxed);
-        let granted = self.pool().grant(client, wish, id);
+        let granted = self.pool().grant(Instant::now(), client, wish, id);
         let granted = match granted {
             Ok(granted) => granted,
             Err(error) => {
@@ -205,11 +207,11 @@ impl Exchange {
                 return Err(DialError::LimitReached);
             }
         };
-        if granted.is_new {
-            (self.keep)(client, granted.number);
+        if let Some(own) = granted.to_keep {
+            (self.keep)(client, own);
         }
         let served = self.serve_at(granted, id, stream).await;
-        self.pool().release(granted.number, id);
+        self.pool().release(Instant::now(), granted.number, id);
         tracing::debug!(?client, ended = ?served, "a tunnel has ended");
         Ok(())
     }

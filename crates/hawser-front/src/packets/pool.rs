@@ -5,8 +5,11 @@ mod blocks;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::time::Duration;
 
+use hawser_net::store::OwnAddresses;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use tokio::time::Instant;
 
 pub use super::terms::Inner;
 use super::terms::{HostNetworks, Wish};
@@ -74,16 +77,18 @@ pub(super) struct Granted {
     pub(super) number: u32,
     /// The block for hosts, where the client asks for one and there is one.
     pub(super) block: Option<u32>,
-    /// The client's own address was given to it for the first time.
-    pub(super) is_new: bool,
+    /// What is the client's own, if some of it was given to it for the first time.
+    pub(super) to_keep: Option<OwnAddresses>,
 }
 
 impl AddressPool {
-    /// A pool with one network of each family, or of one only.
+    /// A pool with one network of each family, or of one only. `rest`: for how long nobody uses a
+    /// block of addresses before another client has it, which is as long as the kernel may know
+    /// connections of it.
     ///
     /// # Errors
     /// That a network is too small, or one too many.
-    pub fn new(networks: &[IpNet]) -> Result<Self, PoolError> {
+    pub fn new(networks: &[IpNet], rest: Duration) -> Result<Self, PoolError> {
         let (mut v4, mut v6, mut last) = (None, None, MAX_NUMBER);
         for net in networks {
             let bits = net.max_prefix_len() - net.prefix_len();
@@ -108,7 +113,7 @@ impl AddressPool {
             latest: GATEWAY,
             leases: BTreeMap::new(),
             permanent: BTreeMap::new(),
-            blocks: Blocks::default(),
+            blocks: Blocks::new(rest),
         })
     }
 
@@ -117,10 +122,19 @@ impl AddressPool {
         self.networks
     }
 
-    /// Remembers what was given to a client in an earlier run, if it is a number of this pool.
-    pub fn remember(&mut self, client: ClientId, number: u32) {
-        if (FIRST..=self.networks.last).contains(&number) {
-            self.permanent.entry(number).or_insert(client);
+    /// Remembers what was given to a client in an earlier run, as far as it is of this pool.
+    pub fn remember(&mut self, now: Instant, client: ClientId, own: OwnAddresses) {
+        if (FIRST..=self.networks.last).contains(&own.number) {
+            self.permanent.entry(own.number).or_insert(client);
+        }
+        self.remember_block(now, client, own.block);
+    }
+
+    /// Remembers the block of a client in an earlier run. If the client may not come back, no other
+    /// one has the block before it has rested.
+    pub fn remember_block(&mut self, now: Instant, client: ClientId, block: Option<u32>) {
+        if let Some(block) = block.filter(|block| self.networks.blocks.has(*block)) {
+            self.blocks.remember(now, client, block);
         }
     }
 
@@ -146,6 +160,7 @@ impl AddressPool {
     /// that address loses it: its session was lost, though nobody has noticed yet.
     pub(super) fn grant(
         &mut self,
+        now: Instant,
         client: ClientId,
         wish: Wish,
         tunnel: u64,
@@ -173,15 +188,22 @@ impl AddressPool {
         if is_new {
             self.permanent.insert(number, client);
         }
+        let had = self.blocks.of(client);
         let has_block = wish.is_permanent && wish.is_for_hosts;
+        let block = has_block.then(|| self.block_for(now, client)).flatten();
+        self.blocks.on_used(now, client);
+        let own = OwnAddresses {
+            number,
+            block: block.or(had),
+        };
         Ok(Granted {
             number,
-            block: has_block.then(|| self.block_for(client)).flatten(),
-            is_new,
+            block,
+            to_keep: (is_new || own.block != had).then_some(own),
         })
     }
 
-    fn block_for(&mut self, client: ClientId) -> Option<u32> {
+    fn block_for(&mut self, now: Instant, client: ClientId) -> Option<u32> {
         let Self {
             leases, permanent, ..
         } = self;
@@ -191,17 +213,16 @@ impl AddressPool {
                 && permanent.range(numbers).next().is_none()
         };
         let places = &self.networks.blocks;
-        self.blocks.give(places, client, is_there, is_free)
+        self.blocks.give(now, places, client, is_there, is_free)
     }
 
     /// Takes an address back, if the tunnel still has it.
-    pub(super) fn release(&mut self, number: u32, tunnel: u64) {
-        if self
-            .leases
-            .get(&number)
-            .is_some_and(|lease| lease.tunnel == tunnel)
+    pub(super) fn release(&mut self, now: Instant, number: u32, tunnel: u64) {
+        if let Some(lease) = self.leases.get(&number).copied()
+            && lease.tunnel == tunnel
         {
             self.leases.remove(&number);
+            self.blocks.on_used(now, lease.client);
         }
     }
 
@@ -294,10 +315,13 @@ const MAX_TUNNELS: usize = 16;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const ALICE: ClientId = ClientId::new([1; 32]);
     const BOB: ClientId = ClientId::new([2; 32]);
+    const REST: Duration = Duration::from_secs(600);
     const PERMANENT: Wish = Wish {
         is_permanent: true,
         is_for_hosts: false,
@@ -308,8 +332,24 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
+    fn give(
+        pool: &mut AddressPool,
+        client: ClientId,
+        wish: Wish,
+        tunnel: u64,
+    ) -> Result<Granted, PoolError> {
+        pool.grant(Instant::now(), client, wish, tunnel)
+    }
+
+    fn own(number: u32) -> OwnAddresses {
+        OwnAddresses {
+            number,
+            block: None,
+        }
+    }
+
     fn small() -> AddressPool {
-        AddressPool::new(&nets(&["10.83.0.0/29", "fd00::/64"])).unwrap()
+        AddressPool::new(&nets(&["10.83.0.0/29", "fd00::/64"]), REST).unwrap()
     }
 
     #[test]
@@ -341,102 +381,183 @@ mod tests {
     #[test]
     fn a_clients_own_address_stays_its_own() {
         let mut pool = small();
-        let granted = pool.grant(ALICE, PERMANENT, 1).unwrap();
-        assert!(granted.is_new);
-        let again = pool.grant(ALICE, PERMANENT, 2).unwrap();
-        assert_eq!((again.number, again.is_new), (granted.number, false));
+        let granted = give(&mut pool, ALICE, PERMANENT, 1).unwrap();
+        assert!(granted.to_keep.is_some());
+        let again = give(&mut pool, ALICE, PERMANENT, 2).unwrap();
+        assert_eq!(
+            (again.number, again.to_keep.is_some()),
+            (granted.number, false)
+        );
         // The first one's end takes nothing from the second one.
-        pool.release(granted.number, 1);
+        pool.release(Instant::now(), granted.number, 1);
         assert!(pool.leases.contains_key(&granted.number));
-        pool.release(granted.number, 2);
+        pool.release(Instant::now(), granted.number, 2);
         for _ in 0..20 {
-            let other = pool.grant(BOB, Wish::default(), 3).unwrap();
+            let other = give(&mut pool, BOB, Wish::default(), 3).unwrap();
             assert_ne!(other.number, granted.number);
-            pool.release(other.number, 3);
+            pool.release(Instant::now(), other.number, 3);
         }
         let mut later = small();
-        later.remember(ALICE, granted.number);
-        later.remember(BOB, granted.number);
-        later.remember(BOB, 7);
-        let back = later.grant(ALICE, PERMANENT, 1).unwrap();
-        assert_eq!((back.number, back.is_new), (granted.number, false));
-        assert!(later.grant(BOB, PERMANENT, 1).unwrap().is_new);
+        later.remember(Instant::now(), ALICE, own(granted.number));
+        later.remember(Instant::now(), BOB, own(granted.number));
+        later.remember(Instant::now(), BOB, own(7));
+        let back = give(&mut later, ALICE, PERMANENT, 1).unwrap();
+        assert_eq!(
+            (back.number, back.to_keep.is_some()),
+            (granted.number, false)
+        );
+        assert!(
+            give(&mut later, BOB, PERMANENT, 1)
+                .unwrap()
+                .to_keep
+                .is_some()
+        );
     }
 
     #[test]
     fn a_tunnel_that_comes_back_gets_its_address_unless_it_is_anothers() {
         let mut pool = small();
-        let first = pool.grant(ALICE, Wish::default(), 1).unwrap().number;
+        let first = give(&mut pool, ALICE, Wish::default(), 1).unwrap().number;
         let wish = Wish {
             is_permanent: false,
             is_for_hosts: false,
             before: pool.addresses(first),
         };
-        assert_eq!(pool.grant(ALICE, wish, 2).unwrap().number, first);
-        assert_ne!(pool.grant(BOB, wish, 3).unwrap().number, first);
-        pool.release(first, 2);
-        assert_eq!(pool.grant(BOB, wish, 4).unwrap().number, first);
-        assert_ne!(pool.grant(ALICE, wish, 5).unwrap().number, first);
+        assert_eq!(give(&mut pool, ALICE, wish, 2).unwrap().number, first);
+        assert_ne!(give(&mut pool, BOB, wish, 3).unwrap().number, first);
+        pool.release(Instant::now(), first, 2);
+        assert_eq!(give(&mut pool, BOB, wish, 4).unwrap().number, first);
+        assert_ne!(give(&mut pool, ALICE, wish, 5).unwrap().number, first);
     }
 
     #[test]
     fn what_is_given_away_is_bounded() {
         let mut pool = small();
         for tunnel in 0..5 {
-            assert!(pool.grant(ALICE, Wish::default(), tunnel).is_ok());
+            assert!(give(&mut pool, ALICE, Wish::default(), tunnel).is_ok());
         }
-        let error = pool.grant(BOB, Wish::default(), 9).unwrap_err();
+        let error = give(&mut pool, BOB, Wish::default(), 9).unwrap_err();
         assert_eq!(error, PoolError::Exhausted(5));
-        let mut large = AddressPool::new(&nets(&["10.83.0.0/16"])).unwrap();
+        let mut large = AddressPool::new(&nets(&["10.83.0.0/16"]), REST).unwrap();
         for tunnel in 0..MAX_TUNNELS as u64 {
-            assert!(large.grant(ALICE, Wish::default(), tunnel).is_ok());
+            assert!(give(&mut large, ALICE, Wish::default(), tunnel).is_ok());
         }
-        let error = large.grant(ALICE, Wish::default(), 99).unwrap_err();
+        let error = give(&mut large, ALICE, Wish::default(), 99).unwrap_err();
         assert_eq!(error, PoolError::TooMany);
-        assert!(large.grant(BOB, Wish::default(), 99).is_ok());
+        assert!(give(&mut large, BOB, Wish::default(), 99).is_ok());
+    }
+
+    const ROUTER: Wish = Wish {
+        is_for_hosts: true,
+        ..PERMANENT
+    };
+
+    fn with_blocks() -> AddressPool {
+        AddressPool::new(&nets(&["10.83.0.0/22", "fd48::/64"]), REST).unwrap()
+    }
+
+    /// A number of the pool that lies in a block.
+    fn number_in(pool: &AddressPool, block: u32) -> u32 {
+        let first = pool.networks.of_block(block).v4.unwrap().network();
+        pool.networks.number(first.into()).unwrap()
     }
 
     #[test]
     fn a_router_gets_a_block_for_its_hosts_that_no_single_address_is_in() {
-        let mut pool = AddressPool::new(&nets(&["10.83.0.0/16", "fd48::/64"])).unwrap();
-        let router = Wish {
-            is_for_hosts: true,
-            ..PERMANENT
-        };
+        let mut pool = with_blocks();
         // What was given when there were no blocks stays, and its block is not given.
-        let old = pool.networks.blocks.networks(0).v4.unwrap().network();
-        let old = pool.networks.number(old.into()).unwrap();
-        pool.remember(BOB, old);
-        let zero = ClientId::new([0; 32]);
-        let granted = pool.grant(zero, router, 1).unwrap();
-        let block = granted.block.unwrap();
-        assert_ne!(block, 0);
+        let old = number_in(&pool, 3);
+        pool.remember(Instant::now(), BOB, own(old));
+        let mut given = BTreeSet::new();
+        while let Some(block) = grant(&mut pool, given.len() as u8, ROUTER).block {
+            assert!(given.insert(block));
+        }
+        let places = pool.networks.blocks;
+        let all = (0..).take_while(|block| places.has(*block));
+        assert!(given.into_iter().eq(all.filter(|block| *block != 3)));
         let places =
             |pool: &AddressPool, address: IpAddr| pool.networks.places(address).collect::<Vec<_>>();
-        for net in pool.networks.of_block(block).networks() {
-            assert_eq!(
-                places(&pool, net.network()).last(),
-                Some(&Place::Block(block))
-            );
+        for net in pool.networks.of_block(1).networks() {
+            assert_eq!(places(&pool, net.network()).last(), Some(&Place::Block(1)));
         }
-        assert_eq!(pool.grant(BOB, router, 2).unwrap().number, old);
+        assert_eq!(give(&mut pool, BOB, ROUTER, 2).unwrap().number, old);
         for address in pool.addresses(old).addresses() {
             assert_eq!(places(&pool, address)[0], Place::Client(old));
         }
-        assert_eq!(pool.grant(zero, router, 3).unwrap().block, Some(block));
-        // Only who asks, and has an address of its own.
-        assert_eq!(pool.grant(ALICE, PERMANENT, 4).unwrap().block, None);
-        let for_now = Wish {
-            is_permanent: false,
-            ..router
-        };
-        assert_eq!(pool.grant(ALICE, for_now, 5).unwrap().block, None);
         // A number between blocks that was had before is not given to a tunnel again.
         let before = Wish {
             before: pool.addresses(old + 70),
             ..Wish::default()
         };
-        assert!(pool.grant(ALICE, before, 6).unwrap().number < old);
+        assert!(give(&mut pool, ALICE, before, 6).unwrap().number < old);
+    }
+
+    #[test]
+    fn only_who_asks_and_has_an_address_of_its_own_gets_a_block() {
+        let mut pool = with_blocks();
+        assert_eq!(grant(&mut pool, 1, PERMANENT).block, None);
+        let for_now = Wish {
+            is_permanent: false,
+            ..ROUTER
+        };
+        assert_eq!(grant(&mut pool, 2, for_now).block, None);
+        assert!(grant(&mut pool, 3, ROUTER).block.is_some());
+    }
+
+    #[test]
+    fn what_is_a_clients_own_is_kept_over_a_restart() {
+        let mut pool = with_blocks();
+        let first = grant(&mut pool, 1, PERMANENT).to_keep.unwrap();
+        assert_eq!(first.block, None);
+        let router = grant(&mut pool, 1, ROUTER);
+        let kept = router.to_keep.unwrap();
+        assert_eq!((kept.number, kept.block), (first.number, router.block));
+        assert!(kept.block.is_some());
+        for wish in [PERMANENT, ROUTER] {
+            assert_eq!(grant(&mut pool, 1, wish).to_keep, None, "known already");
+        }
+        let mut later = with_blocks();
+        let now = Instant::now();
+        later.remember(now, client(1), kept);
+        // Of another pool's addresses nothing is remembered.
+        let foreign = OwnAddresses {
+            number: 5000,
+            block: Some(7),
+        };
+        later.remember(now, client(2), foreign);
+        let (back, new) = (grant(&mut later, 1, ROUTER), grant(&mut later, 2, ROUTER));
+        assert_eq!((back.number, back.block), (kept.number, kept.block));
+        assert_eq!(back.to_keep, None);
+        assert!(new.to_keep.unwrap().block.is_some_and(|block| block < 7));
+    }
+
+    #[test]
+    fn a_block_rests_before_another_client_has_it_also_over_a_restart() {
+        let began = Instant::now();
+        let mut pool = with_blocks();
+        pool.remember_block(began, client(200), Some(0));
+        for number in 1..7 {
+            assert!(grant(&mut pool, number, ROUTER).block.is_some());
+        }
+        let now = |after: u64| began + Duration::from_secs(after);
+        let mut ask = |now, number| pool.grant(now, client(number), ROUTER, 0).unwrap();
+        assert_eq!(ask(now(599), 7).block, None);
+        assert_eq!(ask(now(600), 7).block, Some(0));
+        // Its tunnel ends, and another's has lasted until now.
+        let (own, third) = (ask(now(700), 7).number, ask(now(700), 3));
+        pool.release(now(800), own, 0);
+        pool.release(now(900), third.number, 0);
+        let mut ask = |after| pool.grant(now(after), client(8), ROUTER, 0).unwrap();
+        assert_eq!(ask(1399).block, None);
+        assert_eq!(ask(1400).block, Some(0));
+    }
+
+    fn client(number: u8) -> ClientId {
+        ClientId::new([number; 32])
+    }
+
+    fn grant(pool: &mut AddressPool, number: u8, wish: Wish) -> Granted {
+        give(pool, client(number), wish, 0).unwrap()
     }
 
     #[test]
@@ -446,7 +567,7 @@ mod tests {
             &["fd00::/126"],
             &["10.0.0.0/8", "10.1.0.0/16"],
         ] {
-            assert!(AddressPool::new(&nets(texts)).is_err(), "{texts:?}");
+            assert!(AddressPool::new(&nets(texts), REST).is_err(), "{texts:?}");
         }
     }
 }

@@ -13,6 +13,15 @@ pub struct PacketAddresses {
     file: JsonFile<State>,
 }
 
+/// What is a client's own in the pool: an address, and a block of them for hosts behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnAddresses {
+    /// Number of its address.
+    pub number: u32,
+    /// Number of its block, if it was given one.
+    pub block: Option<u32>,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
@@ -25,6 +34,8 @@ struct State {
 struct Given {
     key: PublicKey,
     number: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    block: Option<u32>,
 }
 
 impl Default for State {
@@ -48,29 +59,39 @@ impl PacketAddresses {
     }
 
     /// What was given, the oldest first.
-    pub fn given(&self) -> Vec<(PublicKey, u32)> {
+    pub fn given(&self) -> Vec<(PublicKey, OwnAddresses)> {
+        let own = |given: &Given| OwnAddresses {
+            number: given.number,
+            block: given.block,
+        };
         self.file.read(|state| {
             let given = state.given.iter();
-            given.map(|given| (given.key, given.number)).collect()
+            given.map(|given| (given.key, own(given))).collect()
         })
     }
 
-    /// Writes down that `number` is that of `key` from now on. Numbers of clients of which
-    /// `is_known` is false are forgotten.
+    /// Writes down that `own` is that of `key` from now on, and no other's. Without a block, that
+    /// which it has stays. Addresses of clients of which `is_known` is false are forgotten.
     ///
     /// # Errors
     /// That the file can't be written.
     pub fn give(
         &self,
         key: PublicKey,
-        number: u32,
+        own: OwnAddresses,
         is_known: impl Fn(&PublicKey) -> bool,
     ) -> Result<(), StoreError> {
+        let OwnAddresses { number, block } = own;
         self.file.update(|state| {
+            let before = state.given.iter().find(|given| given.key == key);
+            let block = block.or(before.and_then(|given| given.block));
             let is_kept =
                 |given: &Given| given.key != key && given.number != number && is_known(&given.key);
             state.given.retain(is_kept);
-            state.given.push(Given { key, number });
+            for other in &mut state.given {
+                other.block.take_if(|other| Some(*other) == block);
+            }
+            state.given.push(Given { key, number, block });
             Ok(())
         })
     }
@@ -88,11 +109,39 @@ mod tests {
         let [first, second, third] = [0; 3].map(|_| Identity::generate().unwrap().public());
         let addresses = PacketAddresses::open(&dir).unwrap();
         assert_eq!(addresses.given(), []);
-        addresses.give(first, 2, |_| true).unwrap();
-        addresses.give(second, 3, |_| true).unwrap();
+        let own = |number, block| OwnAddresses { number, block };
+        addresses.give(first, own(2, Some(7)), |_| true).unwrap();
+        addresses.give(second, own(3, None), |_| true).unwrap();
         let later = PacketAddresses::open(&dir).unwrap();
-        assert_eq!(later.given(), [(first, 2), (second, 3)]);
-        later.give(third, 2, |key| *key != second).unwrap();
-        assert_eq!(later.given(), [(third, 2)]);
+        assert_eq!(
+            later.given(),
+            [(first, own(2, Some(7))), (second, own(3, None))]
+        );
+        // A block has one client.
+        later.give(second, own(3, Some(7)), |_| true).unwrap();
+        assert_eq!(
+            later.given(),
+            [(first, own(2, None)), (second, own(3, Some(7)))]
+        );
+        later.give(second, own(3, None), |_| true).unwrap();
+        assert_eq!(later.given()[1], (second, own(3, Some(7))));
+        later
+            .give(third, own(2, None), |key| *key != second)
+            .unwrap();
+        assert_eq!(later.given(), [(third, own(2, None))]);
+    }
+
+    #[test]
+    fn what_earlier_versions_have_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::resolve(Some(folder.path().to_owned())).unwrap();
+        let key = Identity::generate().unwrap().public();
+        let text = format!(r#"{{"version":1,"given":[{{"key":"{key}","number":9}}]}}"#);
+        std::fs::write(dir.file("packet-addresses.json"), text).unwrap();
+        let own = OwnAddresses {
+            number: 9,
+            block: None,
+        };
+        assert_eq!(PacketAddresses::open(&dir).unwrap().given(), [(key, own)]);
     }
 }

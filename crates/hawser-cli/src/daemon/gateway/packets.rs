@@ -9,11 +9,11 @@ use hawser_front::gateway::{ClientId, DestinationPolicy};
 use hawser_front::packets::{AddressPool, Exchange, MTU};
 use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, list_links};
-use hawser_net::packet_exit::{ExitKind, PacketExit};
+use hawser_net::packet_exit::{ExitKind, PacketExit, longest_tracked};
 use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
 use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::daemon::guard::start_guard;
 
@@ -43,25 +43,29 @@ impl Packets {
             Wanted::Routed => ExitKind::Routed,
         };
         let networks = carried(&config.packet_pool).await?;
-        let mut pool = AddressPool::new(&networks).context("--packet-pool")?;
+        let mut pool = AddressPool::new(&networks, longest_tracked()).context("--packet-pool")?;
         let addresses = PacketAddresses::open(state)?;
         let peers = Arc::new(GatewayStore::open(state)?);
-        for (key, number) in addresses.given() {
-            if peers.is_peer(&key) {
-                pool.remember(ClientId::new(*key.as_bytes()), number);
+        let now = Instant::now();
+        for (key, own) in addresses.given() {
+            let client = ClientId::new(*key.as_bytes());
+            match peers.is_peer(&key) {
+                true => pool.remember(now, client, own),
+                // The kernel may know connections of its hosts.
+                false => pool.remember_block(now, client, own.block),
             }
         }
         let addresses = Arc::new(addresses);
         let nets = pool.gateway();
         let begun = begin(&nets, kind).await.context("--packet-exit")?;
-        let keep = move |client: ClientId, number| {
+        let keep = move |client: ClientId, own| {
             let key = PublicKey::from_bytes(client.to_bytes());
             let (peers, addresses) = (Arc::clone(&peers), Arc::clone(&addresses));
             // Writing waits for disks and for other processes.
             tokio::task::spawn_blocking(move || {
                 let _ = peers.reload_if_changed();
-                if let Err(error) = addresses.give(key, number, |key| peers.is_peer(key)) {
-                    tracing::warn!(%error, "a client's inner address is not remembered");
+                if let Err(error) = addresses.give(key, own, |key| peers.is_peer(key)) {
+                    tracing::warn!(%error, "a client's inner addresses are not remembered");
                 }
             });
         };

@@ -1,10 +1,13 @@
 //! Networks for hosts behind clients, which clients that are routers get beside their own address.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::time::Duration;
 
 use ipnet::{Ipv4Net, Ipv6Net};
+use tokio::time::Instant;
 
 use super::HostNetworks;
 use crate::gateway::ClientId;
@@ -22,10 +25,25 @@ pub(super) struct BlockPlaces {
     count: u32,
 }
 
-/// Who has which block. A client keeps its block until all are given and another one needs it.
-#[derive(Debug, Default)]
+/// Who has which block.
+///
+/// A client keeps its block until all are given, another one needs it, and it has rested: until
+/// then the kernel may know connections of the client's hosts, whose packets would reach those of
+/// the next one.
+#[derive(Debug)]
 pub(super) struct Blocks {
-    owners: BTreeMap<u32, ClientId>,
+    given: BTreeMap<u32, Given>,
+    /// For how long nobody uses a block before another client has it.
+    rest: Duration,
+    /// Makes the places of new blocks unpredictable to clients, who choose their keys.
+    places: RandomState,
+}
+
+#[derive(Debug)]
+struct Given {
+    owner: ClientId,
+    /// When the owner last had a tunnel that began or ended.
+    used_at: Instant,
 }
 
 impl BlockPlaces {
@@ -56,6 +74,11 @@ impl BlockPlaces {
         self.base
     }
 
+    /// True for the number of a block.
+    pub(super) const fn has(&self, block: u32) -> bool {
+        block < self.count
+    }
+
     /// The networks of a block.
     pub(super) fn networks(&self, block: u32) -> HostNetworks {
         let v4 = self.v4.and_then(|net| {
@@ -81,7 +104,7 @@ impl BlockPlaces {
                 u32::try_from(number >> V6_BITS).ok()?.checked_sub(1)?
             }
         };
-        (block < self.count).then_some(block)
+        self.has(block).then_some(block)
     }
 
     /// The numbers of a block's addresses of IPv4.
@@ -92,33 +115,74 @@ impl BlockPlaces {
 }
 
 impl Blocks {
-    /// Gives a client its block: the one that it has, else a free one, else one of a client that is
-    /// not there. `is_there`: a client has a tunnel. `is_free`: no single address of these numbers
+    /// Nobody has one yet. `rest`: for how long nobody uses a block before another client has it.
+    pub(super) fn new(rest: Duration) -> Self {
+        Self {
+            given: BTreeMap::new(),
+            rest,
+            places: RandomState::new(),
+        }
+    }
+
+    /// A client had this block in an earlier run, until a moment ago.
+    pub(super) fn remember(&mut self, now: Instant, client: ClientId, block: u32) {
+        let is_new = self.of(client).is_none() && !self.given.contains_key(&block);
+        if is_new {
+            self.insert(now, client, block);
+        }
+    }
+
+    /// The block that a client has.
+    pub(super) fn of(&self, client: ClientId) -> Option<u32> {
+        let mut given = self.given.iter();
+        let own = given.find(|(_, given)| given.owner == client)?;
+        Some(*own.0)
+    }
+
+    /// A tunnel of the client begins or ends.
+    pub(super) fn on_used(&mut self, now: Instant, client: ClientId) {
+        let mut given = self.given.values_mut();
+        if let Some(own) = given.find(|given| given.owner == client) {
+            own.used_at = now;
+        }
+    }
+
+    /// Gives a client its block: the one that it has, else a free one, else the one that rests for
+    /// longest. `is_there`: a client has a tunnel. `is_free`: no single address of these numbers
     /// was given.
-    ///
-    /// The search begins at a place that the client's key gives, so that after a restart each finds
-    /// the block that it had, but for rare collisions.
     pub(super) fn give(
         &mut self,
+        now: Instant,
         places: &BlockPlaces,
         client: ClientId,
         is_there: impl Fn(ClientId) -> bool,
         is_free: impl Fn(Range<u32>) -> bool,
     ) -> Option<u32> {
-        let mut known = self.owners.iter();
-        if let Some((block, _)) = known.find(|(_, owner)| **owner == client) {
-            return Some(*block);
+        if let Some(own) = self.of(client) {
+            return Some(own);
         }
-        let [a, b, c, d, ..] = client.to_bytes();
-        let from = u32::from_be_bytes([a, b, c, d]).checked_rem(places.count)?;
+        let hash = self.places.hash_one(client);
+        let from = hash.checked_rem(places.count.into())? as u32;
         let mut all = (from..places.count).chain(0..from);
-        let is_unused =
-            |block: &u32| !self.owners.contains_key(block) && is_free(places.numbers(*block));
-        let is_left = |block: &u32| self.owners.get(block).is_some_and(|it| !is_there(*it));
-        let found = all.clone().find(is_unused);
-        let block = found.or_else(|| all.find(is_left))?;
-        self.owners.insert(block, client);
+        let free =
+            all.find(|block| !self.given.contains_key(block) && is_free(places.numbers(*block)));
+        let block = free.or_else(|| self.rested(now, is_there))?;
+        self.insert(now, client, block);
         Some(block)
+    }
+
+    /// The block that nobody has used for longest, if that is long enough.
+    fn rested(&self, now: Instant, is_there: impl Fn(ClientId) -> bool) -> Option<u32> {
+        let has_rested = |given: &Given| now.saturating_duration_since(given.used_at) >= self.rest;
+        let given = self.given.iter();
+        let left = given.filter(|(_, given)| has_rested(given) && !is_there(given.owner));
+        let longest = left.min_by_key(|(_, given)| given.used_at)?;
+        Some(*longest.0)
+    }
+
+    fn insert(&mut self, now: Instant, owner: ClientId, block: u32) {
+        let used_at = now;
+        self.given.insert(block, Given { owner, used_at });
     }
 }
 
@@ -131,6 +195,8 @@ const MAX_BLOCKS: u32 = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const REST: Duration = Duration::from_secs(600);
 
     fn places(v4: Option<&str>, v6: Option<&str>) -> BlockPlaces {
         BlockPlaces::of(
@@ -184,6 +250,11 @@ mod tests {
         }
     }
 
+    /// A client that is there asks for its block, whatever others have.
+    fn give(blocks: &mut Blocks, places: &BlockPlaces, client: ClientId) -> Option<u32> {
+        blocks.give(Instant::now(), places, client, |_| true, |_| true)
+    }
+
     #[test]
     fn small_networks_have_none() {
         let none = [
@@ -193,44 +264,83 @@ mod tests {
             places(None, None),
         ];
         for places in none {
-            let given = Blocks::default().give(&places, client(7), |_| true, |_| true);
+            let given = give(&mut Blocks::new(REST), &places, client(7));
             assert_eq!((places.count, given), (0, None));
         }
     }
 
     #[test]
-    fn a_client_keeps_its_block_and_finds_it_again_after_a_restart() {
+    fn a_client_keeps_its_block_also_where_it_is_remembered() {
         let places = places(Some("10.83.0.0/16"), Some("fd48::/64"));
-        let mut blocks = Blocks::default();
+        let (mut blocks, mut later) = (Blocks::new(REST), Blocks::new(REST));
         let given: Vec<_> = (0..5)
-            .map(|it| blocks.give(&places, client(1000 + it * 7), |_| true, |_| true))
+            .map(|it| give(&mut blocks, &places, client(it)).unwrap())
             .collect();
-        let again = blocks.give(&places, client(1007), |_| true, |_| true);
-        assert_eq!(again, given[1]);
-        let mut later = Blocks::default();
-        for number in (0..5).rev() {
-            let block = later.give(&places, client(1000 + number * 7), |_| true, |_| true);
-            assert_eq!(block, given[number as usize]);
+        assert_eq!(give(&mut blocks, &places, client(1)), Some(given[1]));
+        for (number, block) in (0..).zip(&given) {
+            later.remember(Instant::now(), client(number), *block);
+            // What others are said to have is theirs still.
+            later.remember(Instant::now(), client(number + 100), *block);
+        }
+        for (number, block) in (0..).zip(&given) {
+            assert_eq!(later.of(client(number)), Some(*block));
+            assert_eq!(give(&mut later, &places, client(number)), Some(*block));
+            assert_eq!(later.of(client(number + 100)), None);
         }
     }
 
     #[test]
-    fn when_all_are_given_a_client_that_is_not_there_loses_its_own() {
+    fn a_key_does_not_choose_its_block() {
+        let places = places(Some("10.83.0.0/16"), Some("fd48::/64"));
+        let first = |_| give(&mut Blocks::new(REST), &places, client(7));
+        let given: std::collections::BTreeSet<_> = (0..8).map(first).collect();
+        // All eight are the same once in 511^7.
+        assert!(given.len() > 1, "{given:?}");
+    }
+
+    #[test]
+    fn a_block_goes_to_another_client_once_it_has_rested() {
         let places = places(Some("10.83.0.0/22"), None);
-        let mut blocks = Blocks::default();
-        let first = places.numbers(0).start;
-        let is_free = |numbers: Range<u32>| !numbers.contains(&first);
-        for number in 1..places.count {
+        let (mut blocks, began) = (Blocks::new(REST), Instant::now());
+        let all = places.count;
+        for number in 0..all {
             assert!(
                 blocks
-                    .give(&places, client(number), |_| true, is_free)
+                    .give(began, &places, client(number), |_| true, |_| true)
                     .is_some()
             );
         }
-        assert_eq!(blocks.give(&places, client(90), |_| true, is_free), None);
-        let lost = blocks.give(&places, client(3), |_| true, is_free);
-        let is_there = |it| it != client(3);
-        assert_eq!(blocks.give(&places, client(90), is_there, is_free), lost);
-        assert_eq!(blocks.give(&places, client(3), |_| true, is_free), None);
+        let mut ask = |now, there: &dyn Fn(ClientId) -> bool| {
+            let given = blocks.give(now, &places, client(90), there, |_| true);
+            given.map(|block| (block, blocks.of(client(3)), blocks.of(client(4))))
+        };
+        let is_there = |it| it != client(3) && it != client(4);
+        assert_eq!(ask(began + REST, &|_| true), None, "all are there");
+        assert_eq!(ask(began + REST - Duration::from_secs(1), &is_there), None);
+        // The one that ended its tunnel first loses its own.
+        blocks.on_used(began + Duration::from_secs(10), client(3));
+        blocks.on_used(began + Duration::from_secs(9), client(4));
+        let (third, fourth) = (blocks.of(client(3)), blocks.of(client(4)));
+        let mut ask = |seconds| {
+            let now = began + REST + Duration::from_secs(seconds);
+            blocks.give(now, &places, client(90), is_there, |_| true)
+        };
+        assert_eq!(ask(8), None);
+        assert_eq!(ask(20), fourth);
+        assert_eq!(blocks.of(client(4)), None);
+        assert_eq!(blocks.of(client(3)), third);
+    }
+
+    #[test]
+    fn where_single_addresses_were_given_there_is_no_block() {
+        let places = places(Some("10.83.0.0/22"), None);
+        let first = places.numbers(0).start;
+        let is_free = |numbers: Range<u32>| !numbers.contains(&first);
+        let mut blocks = Blocks::new(REST);
+        let given: Vec<_> = (0..places.count)
+            .map(|it| blocks.give(Instant::now(), &places, client(it), |_| true, is_free))
+            .collect();
+        assert!(!given.contains(&Some(0)), "{given:?}");
+        assert_eq!(given.last(), Some(&None), "one fewer than there are");
     }
 }
