@@ -6,6 +6,7 @@
 //! socket has the destination's address. Settings, rules and the table of nftables are a guard's,
 //! and go with this program, however that ends.
 
+mod apart;
 mod modes;
 pub(crate) mod rules;
 #[cfg(test)]
@@ -247,7 +248,8 @@ fn open(is_v6: bool) -> io::Result<Socket> {
 }
 
 impl LanRouting {
-    /// Begins: the table first, then settings, then what leads packets there.
+    /// Begins: the table first, then settings, then what leads packets there. Networks for hosts
+    /// that overlap with one behind the interfaces are left out.
     ///
     /// # Errors
     /// That the system lacks something or forbids it; then nothing is changed.
@@ -256,6 +258,8 @@ impl LanRouting {
         let is_off = of_interface(Family::V6, &plan.device, "disable_ipv6").as_deref() != Some("0");
         plan.families.retain(|it| it.is_ipv4() || !is_off);
         plan.hosts.retain(|it| it.addr().is_ipv4() || !is_off);
+        let kept = apart::keep_apart(&mut plan.hosts, &plan.interfaces).await;
+        kept.map_err(|error| LanError::Routes(error.to_string()))?;
         // First, since what another Hawser has begun is that one's until it ends.
         let routes = rules::add_routes(&plan.device, &plan.families).await;
         routes.map_err(LanError::Routes)?;

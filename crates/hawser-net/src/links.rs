@@ -29,6 +29,7 @@ pub use modems::{Measuring, Modem, follow_modems, list_modems};
 pub use monitor::LinkMonitor;
 pub(crate) use netlink::dump as ask_kernel;
 pub use own::OwnAddresses;
+pub(crate) use particular::networks_by;
 pub use particular::{networks_on_links, particular_prefixes};
 pub use prefixes::PrefixMonitor;
 pub use route::Routes;
