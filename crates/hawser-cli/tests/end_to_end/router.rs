@@ -2,6 +2,7 @@
 //! third network. They have an address and a default route, and nothing of Hawser.
 
 mod closed;
+mod overlap;
 mod scripts;
 mod shares;
 mod stage;
