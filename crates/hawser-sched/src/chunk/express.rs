@@ -74,7 +74,7 @@ const TRUSTED: f64 = 0.02;
 const MIN_WINDOW: ByteCount = ByteCount::new(2896);
 /// One segment.
 const SMALL: ByteCount = ByteCount::new(1400);
-/// Round trips of the first path that a retransmission takes at most, in most cases.
+/// A copy that takes longer than a retransmission on the first path would is of no use.
 const FAR: u32 = 8;
 
 #[cfg(test)]

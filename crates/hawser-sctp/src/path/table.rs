@@ -122,11 +122,13 @@ impl Paths {
     }
 
     /// Returns since when no data has left over the path by which the quickest acknowledgements of
-    /// the path `id` come: the peer uses a way back only where data comes.
+    /// the path `id` come: the peer uses a way back only where data comes. Zero while that path
+    /// fails: then a longer round trip would only delay what the failure calls for.
     pub(crate) fn way_back_rests(&self, now: Instant, id: PathId) -> Duration {
         let over = self.path(id).and_then(|path| path.way_back.quickest_over());
         let way = over.and_then(|over| self.path(over));
-        way.map_or(Duration::MAX, |way| now.since(way.last_sent))
+        way.filter(|way| way.state == PathState::Active && !way.is_suspect(now))
+            .map_or(Duration::ZERO, |way| now.since(way.last_sent))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {

@@ -83,10 +83,12 @@ pub(super) fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Opt
     let is_like = second.is_some_and(|second| second <= rtt * 2 + MARGIN);
     let is_in_time = second.is_some_and(|second| is_copy_in_time(rtt, second));
     let same = loses.then_some(first);
-    match other {
-        Some(_) if is_like => other,
-        Some(_) if is_in_time => same.or(other),
-        _ => same,
+    if is_like {
+        other
+    } else if is_in_time {
+        same.or(other)
+    } else {
+        same
     }
 }
 
