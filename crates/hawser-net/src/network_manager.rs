@@ -97,9 +97,9 @@ impl NetworkManager {
         Ok(permissions.get(ACTION).is_some_and(|it| it == "yes"))
     }
 
-    /// Connects a device by the connection that NetworkManager takes for the best. Returns its
-    /// name, however late that comes: who does not wait for it has a connection that nobody knows.
-    /// The connection is complete when [`Self::devices`] says so.
+    /// Connects a device by the connection that NetworkManager takes for the best. Returns the
+    /// connection's name, however late the answer comes. If the caller stops waiting, nobody ends
+    /// that connection. It is complete when [`Self::devices`] says so.
     pub fn connect(
         &self,
         device: &Device,

@@ -66,7 +66,7 @@ pub enum StateFrame {
     Group {
         /// The stream.
         stream: StreamId,
-        /// The group, of which both ends' streams take turns with other groups.
+        /// The group. At both ends its streams share turns, and groups take turns with each other.
         group: StreamGroup,
     },
     /// Segments of the sender do not arrive over a link, though shorter ones do.

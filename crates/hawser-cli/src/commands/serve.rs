@@ -146,11 +146,11 @@ async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, beside: Beside, incoming
         }
         Some(Purpose::Reasons(_)) => stream.refuse(DialError::LimitReached),
         Some(Purpose::BeMet) => match beside.meeting {
-            Some(meeting) => drop(meeting.be_met(client, stream).await),
+            Some(meeting) => meeting.be_met(client, stream).await,
             None => stream.refuse(DialError::RefusedByPolicy),
         },
         Some(Purpose::Observe(token)) => match beside.meeting {
-            Some(meeting) => drop(meeting.observe(client, token, stream).await),
+            Some(meeting) => meeting.observe(client, token, stream).await,
             None => stream.refuse(DialError::RefusedByPolicy),
         },
         Some(Purpose::Meet(key)) => match beside.meeting {

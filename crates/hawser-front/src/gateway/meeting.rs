@@ -28,7 +28,7 @@ use hawser_types::ByteCount;
 /// The clients of a gateway that may be met there.
 pub struct MeetingPlace {
     hosts: Mutex<Hosts>,
-    callers: Arc<Clients>,
+    clients: Arc<Clients>,
     moved: RelayCounters,
     /// Where tokens come to.
     gateway: OnceLock<Weak<Gateway>>,
@@ -71,7 +71,7 @@ impl Default for MeetingPlace {
     fn default() -> Self {
         Self {
             hosts: Mutex::default(),
-            callers: Clients::new(LIMITS),
+            clients: Clients::new(LIMITS),
             moved: RelayCounters::default(),
             gateway: OnceLock::new(),
         }
@@ -80,16 +80,10 @@ impl Default for MeetingPlace {
 
 impl MeetingPlace {
     /// A client says by `stream` that it may be met, until the stream ends.
-    ///
-    /// # Errors
-    /// The cause that the client was told.
-    pub async fn be_met(&self, host: ClientId, mut stream: Bonded) -> Result<(), DialError> {
+    pub async fn be_met(&self, host: ClientId, mut stream: Bonded) {
         let _permit = match self.admit(host) {
             Ok(permit) => permit,
-            Err(error) => {
-                stream.refuse(error);
-                return Err(error);
-            }
+            Err(error) => return stream.refuse(error),
         };
         let (number, displaced) = self.enter(host, stream.session());
         stream.accept();
@@ -103,7 +97,6 @@ impl MeetingPlace {
         if hosts.present.get(&host).is_some_and(is_this) {
             hosts.present.remove(&host);
         }
-        Ok(())
     }
 
     /// Carries the bytes of `stream`, which `caller` has opened, to the host with the key `to` and
@@ -135,32 +128,23 @@ impl MeetingPlace {
     }
 
     /// Tells a client by `stream`, to its end, from where datagrams with this token come.
-    ///
-    /// # Errors
-    /// The cause that the client was told.
-    pub async fn observe(
-        &self,
-        client: ClientId,
-        token: Token,
-        mut stream: Bonded,
-    ) -> Result<(), DialError> {
+    pub async fn observe(&self, client: ClientId, token: Token, mut stream: Bonded) {
         let permit = self.admit(client);
         let gateway = self.gateway.get().and_then(Weak::upgrade);
         let sightings = gateway.and_then(|it| it.wait_for_token(token));
         let (Ok(_permit), Some(mut sightings)) = (permit, sightings) else {
-            stream.refuse(DialError::LimitReached);
-            return Err(DialError::LimitReached);
+            return stream.refuse(DialError::LimitReached);
         };
         stream.accept();
         loop {
             tokio::select! {
                 // Nothing is said in it.
-                _ = stream.read_u8() => return Ok(()),
+                _ = stream.read_u8() => return,
                 address = sightings.next() => {
                     let mut bytes = Vec::new();
                     udp_addresses::put(address, &mut bytes);
                     if stream.write_all(&bytes).await.is_err() {
-                        return Ok(());
+                        return;
                     }
                 }
             }
@@ -196,9 +180,13 @@ impl MeetingPlace {
 
     /// Lets a client have one more stream here.
     fn admit(&self, client: ClientId) -> Result<Permit, DialError> {
-        let permit = self.callers.admit(client, None, Instant::now());
+        let permit = self.clients.admit(client, None, Instant::now());
         permit.map_err(|reason| {
-            tracing::debug!(?client, ?reason, "it meets others too often");
+            tracing::debug!(
+                ?client,
+                ?reason,
+                "a client has too many streams for meeting"
+            );
             DialError::LimitReached
         })
     }
@@ -226,7 +214,7 @@ impl MeetingPlace {
 /// which a host says that it may be met.
 const LIMITS: ClientLimits = ClientLimits {
     streams: 32,
-    all_streams: 1024,
+    all_streams: 4096,
     connects_per_second: 4,
     connect_burst: 32,
     new_destinations_per_second: 0,

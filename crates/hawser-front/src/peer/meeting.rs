@@ -143,7 +143,7 @@ pub(super) fn why(error: DialError) -> &'static str {
             "the gateway passes nothing on between its clients: that needs `hawser serve --meet`"
         }
         DialError::LimitReached => {
-            "the gateway, or the host that is called, takes no more connections of this host now"
+            "the gateway, or a host that is called, takes no more of this host's streams now"
         }
         _ => "the gateway can't be reached",
     }

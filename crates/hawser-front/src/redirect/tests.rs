@@ -123,7 +123,9 @@ impl Dialer for Ahead {
         let mut stream = DirectDialer.dial(to).await?;
         let early = origin.early.as_ref().unwrap();
         early.release();
-        stream.write_all(&early.next().await).await.unwrap();
+        let said = early.next().await;
+        assert!(said.len() <= 16 * 1024, "{}", said.len());
+        stream.write_all(&said).await.unwrap();
         Ok(stream)
     }
 }

@@ -70,8 +70,9 @@ impl PacketAddresses {
         })
     }
 
-    /// Writes down that `own` is that of `key` from now on, and no other's. Without a block, that
-    /// which it has stays. Addresses of clients of which `is_known` is false are forgotten.
+    /// Writes down that `own` belongs to `key` from now on, and to no other client. If it has no
+    /// block, the block that `key` has stays. Addresses of clients of which `is_known` is false are
+    /// forgotten; of a block it stays known that it was given, so that it rests.
     ///
     /// # Errors
     /// That the file can't be written.
@@ -85,8 +86,9 @@ impl PacketAddresses {
         self.file.update(|state| {
             let before = state.given.iter().find(|given| given.key == key);
             let block = block.or(before.and_then(|given| given.block));
+            let rests = |given: &Given| given.block.is_some() || is_known(&given.key);
             let is_kept =
-                |given: &Given| given.key != key && given.number != number && is_known(&given.key);
+                |given: &Given| given.key != key && given.number != number && rests(given);
             state.given.retain(is_kept);
             for other in &mut state.given {
                 other.block.take_if(|other| Some(*other) == block);
@@ -128,7 +130,18 @@ mod tests {
         later
             .give(third, own(2, None), |key| *key != second)
             .unwrap();
-        assert_eq!(later.given(), [(third, own(2, None))]);
+        // The block of a client that is gone rests.
+        assert_eq!(
+            later.given(),
+            [(second, own(3, Some(7))), (third, own(2, None))]
+        );
+        later
+            .give(third, own(2, Some(7)), |key| *key != second)
+            .unwrap();
+        later
+            .give(third, own(2, None), |key| *key != second)
+            .unwrap();
+        assert_eq!(later.given(), [(third, own(2, Some(7)))]);
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl ChunkScheduler for Express {
 }
 
 /// True if a short chunk that leaves on a path with the round trip `first` should go over one with
-/// the round trip `second` as well: its copy is likely to arrive sooner than what would repair a
-/// loss on the first path, or notice that the path has failed.
+/// the round trip `second` as well: its copy is likely to arrive before the sender would notice
+/// that the first path has failed.
 pub fn is_copy_in_time(first: Duration, second: Duration) -> bool {
     second <= first * FAR
 }
@@ -74,7 +74,7 @@ const TRUSTED: f64 = 0.02;
 const MIN_WINDOW: ByteCount = ByteCount::new(2896);
 /// One segment.
 const SMALL: ByteCount = ByteCount::new(1400);
-/// A copy that takes longer than a retransmission on the first path would is of no use.
+/// A copy that takes longer arrives after a failure of the first path was noticed.
 const FAR: u32 = 8;
 
 #[cfg(test)]

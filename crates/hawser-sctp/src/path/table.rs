@@ -121,8 +121,8 @@ impl Paths {
         self.paths.get_mut(place)
     }
 
-    /// Returns since when no data has left over the path by which the quickest acknowledgements of
-    /// the path `id` come: the peer uses a way back only where data comes. Zero while that path
+    /// Returns for how long no data has left over the path by which the quickest acknowledgements
+    /// of the path `id` come. The peer uses a way back only where data comes. Zero while that path
     /// fails: then a longer round trip would only delay what the failure calls for.
     pub(crate) fn way_back_rests(&self, now: Instant, id: PathId) -> Duration {
         let over = self.path(id).and_then(|path| path.way_back.quickest_over());
@@ -305,6 +305,9 @@ impl Paths {
             }
             stays
         });
+        for path in &mut self.paths {
+            path.way_back.forget(&gone);
+        }
         if !gone.is_empty() {
             self.select();
         }

@@ -31,7 +31,7 @@ struct Way {
 impl WayBack {
     /// Handles a round trip whose acknowledgement came over the path `over`. Returns the shortest
     /// one by the ways back that are left, once the quickest way was not used for `gone_after`.
-    /// `rests`: since when no data has left over that.
+    /// `rests`: for how long no data has left over that way.
     pub(super) fn on_sample(
         &mut self,
         now: Instant,
@@ -53,6 +53,12 @@ impl WayBack {
         self.others = 0;
         self.ways.retain(|way| way.over != quickest.over);
         Some(self.quickest()?.shortest)
+    }
+
+    /// Paths are gone: nothing comes back over them.
+    pub(super) fn forget(&mut self, gone: &[PathId]) {
+        self.ways
+            .retain(|way| way.over.is_none_or(|over| !gone.contains(&over)));
     }
 
     /// The path over which the acknowledgements with the shortest round trips come, if it is known.
@@ -115,11 +121,11 @@ mod tests {
         samples.extend([(140, FAR); 20]);
         let mut way = WayBack::default();
         assert_eq!(told(&mut way, &samples), [(320, 140)], "once, after 200 ms");
-        // What was seen before the queue of now counts.
+        // A round trip from before the present queue counts.
         let mut samples = vec![(130, FAR), (100, NEAR)];
         samples.extend([(160, FAR); 12]);
         assert_eq!(told(&mut WayBack::default(), &samples), [(260, 130)]);
-        // It is used again, and no more.
+        // The quickest way is used once more, and then not again.
         let mut samples = vec![(100, NEAR)];
         samples.extend([(160, FAR); 12]);
         assert_eq!(told(&mut way, &samples), [(240, 140)]);
@@ -133,7 +139,7 @@ mod tests {
             samples.extend([(140, FAR); 9]);
         }
         assert_eq!(told(&mut WayBack::default(), &samples), []);
-        // No more of them are remembered than there are paths.
+        // At most `MAX_WAYS` are remembered.
         let mut way = WayBack::default();
         for (number, at) in (0..1000).zip(0..) {
             let over = Some(PathId::new(number));

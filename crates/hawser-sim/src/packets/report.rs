@@ -137,8 +137,8 @@ pub struct RatePhase {
     pub goodput: u64,
     /// Packets that the sender's queue dropped.
     pub dropped: u64,
-    /// Time from its beginning to that of the first half second with nine tenths of that, in ms;
-    /// `None` if there was none.
+    /// Time from the phase's beginning to that of the first half second with nine tenths of
+    /// `allowed`, in ms; `None` if there was none.
     pub full_after: Option<u64>,
     /// The least half second in its first two seconds.
     pub least: u64,

@@ -89,7 +89,7 @@ fn of(arrived: &[u64], dropped: &[u64], phase: Phase, most: Rate) -> RatePhase {
 const BIN: Duration = Duration::from_millis(50);
 /// Bins in half a second.
 const HALF: usize = 10;
-/// Bins at which a half second begins that is part of a handover: two seconds.
+/// Bins at which a half second begins that lies in the two seconds of a handover.
 const HANDOVER: usize = 30;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(super) struct Flows {
     keys: Vec<FlowKey>,
     /// The flow that was found last, which most packets belong to.
     latest: TunnelFlow,
-    /// Numbers that were looked at, whether one can be given away.
+    /// Draws so far, for numbers to give away.
     drawn: u64,
     replaced: u64,
 }

@@ -42,7 +42,7 @@ pub(super) struct Blocks {
 #[derive(Debug)]
 struct Given {
     owner: ClientId,
-    /// When the owner last had a tunnel that began or ended.
+    /// Time when a tunnel of the owner last began or ended.
     used_at: Instant,
 }
 

@@ -176,7 +176,7 @@ async fn serve(gateway: Gateway, place: Arc<MeetingPlace>) {
         let stream = Bonded::new(stream);
         tokio::spawn(async move {
             match Purpose::of(stream.open_metadata()) {
-                Some(Purpose::BeMet) => drop(place.be_met(client, stream).await),
+                Some(Purpose::BeMet) => place.be_met(client, stream).await,
                 Some(Purpose::Meet(key)) => {
                     let _ = place.meet(client, ClientId::new(key), stream).await;
                 }

@@ -76,6 +76,9 @@ fn an_end_learns_the_groups_of_streams_that_the_other_one_opens_and_of_no_others
     assert_eq!(group_of(&pair, GATEWAY, own), Some(StreamGroup::OWN));
     // The answer's opening chunk says nothing of it.
     pair.sides[GATEWAY]
+        .streams
+        .set_group(pair.now, id, StreamGroup::new(6));
+    pair.sides[GATEWAY]
         .accept_stream(pair.now, id, Bytes::new())
         .unwrap();
     pair.run_for(200);

@@ -31,9 +31,9 @@ pub(super) struct Connecting {
     /// The links' devices, as of the latest answer.
     devices: BTreeMap<String, network_manager::Device>,
     asked_at: Option<Instant>,
-    /// Links whose connecting NetworkManager has not answered in time. What it connects yet is this
-    /// program's.
-    late: BTreeMap<String, JoinHandle<Result<String, BusError>>>,
+    /// Attempts that NetworkManager has not answered in time, by link. A connection that still
+    /// comes of one is this program's.
+    late: BTreeMap<String, Attempt>,
     shown: ShownStandby,
 }
 
@@ -203,13 +203,12 @@ impl Connecting {
                 self.standby.handle_connected(clock::now(), &link, made);
             }
             Action::Disconnect { link, connection } => {
-                let ended = match &self.manager {
-                    Some(manager) => manager.disconnect(&connection).await,
-                    None => Ok(()),
-                };
-                match ended {
-                    Ok(()) => tracing::info!(link, "disconnecting it: it is not needed"),
+                let Some(manager) = &self.manager else {
                     // It is tried again when NetworkManager answers.
+                    return self.standby.handle_absence(ABSENT);
+                };
+                match manager.disconnect(&connection).await {
+                    Ok(()) => tracing::info!(link, "disconnecting it: it is not needed"),
                     Err(error) if !error.is_of_one_question() => return self.lose(&error),
                     Err(error) => tracing::warn!(link, %error, "it can't be disconnected"),
                 }
@@ -230,9 +229,12 @@ impl Connecting {
             (_, None) => return Err(UNKNOWN.to_owned()),
             (Some(manager), Some(device)) => (manager, device),
         };
-        let mut asked = tokio::spawn(manager.connect(device));
+        let (asked, manager) = (manager.connect(device), manager.clone());
+        let mut asked = tokio::spawn(async move { Ok((asked.await?, manager)) });
         match timeout(ANSWER_PATIENCE, &mut asked).await {
-            Ok(Ok(made)) => made.map_err(|error| error.to_string()),
+            Ok(Ok(made)) => made
+                .map(|(name, _)| name)
+                .map_err(|error: BusError| error.to_string()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => {
                 self.late.insert(link.to_owned(), asked);
@@ -242,10 +244,12 @@ impl Connecting {
     }
 
     /// Takes over what was connected after its time.
-    async fn take_late(&mut self, link: &str, asked: JoinHandle<Result<String, BusError>>) {
+    async fn take_late(&mut self, link: &str, asked: Attempt) {
         match asked.await {
-            Ok(Ok(connection)) => {
+            Ok(Ok((connection, manager))) => {
                 tracing::info!(link, "it was connected late");
+                // It answers again, and may be asked to end this.
+                self.manager.get_or_insert(manager);
                 let now = clock::now();
                 self.standby.handle_connected(now, link, Ok(connection));
             }
@@ -264,6 +268,9 @@ impl Connecting {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown.collect();
     }
 }
+
+/// Asks NetworkManager to connect a link: the connection's name, and the one that was asked.
+type Attempt = JoinHandle<Result<(String, NetworkManager), BusError>>;
 
 const ABSENT: &str = "NetworkManager does not run";
 const UNKNOWN: &str = "NetworkManager knows no such link";
