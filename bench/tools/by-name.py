@@ -36,12 +36,14 @@ TIMES = ["data-leave", "may-send", "arrived", "answered"]
 ECHO = f"""
 import socket, sys, threading, time
 def serve(stream, accepted):
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if byte := stream.recv(1):
-        now = time.monotonic()
-        stream.sendall(byte)
-        print(accepted, now, flush=True)
-        stream.recv(1)
+    # Closed here: the loop below keeps the last one, and a half-closed stream is a use of a session.
+    with stream:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if byte := stream.recv(1):
+            now = time.monotonic()
+            stream.sendall(byte)
+            print(accepted, now, flush=True)
+            stream.recv(1)
 listener = socket.create_server(("127.0.0.1", {PORT}), backlog=64)
 while True:
     stream, _ = listener.accept()

@@ -25,6 +25,10 @@ pub(crate) struct Options {
     /// Direction of stream and transfers
     #[arg(long, default_value = "get")]
     direction: Directions,
+    /// Events come so many times as late: 5 gives e1.toml, and 10 gives e2.toml, the paper's times
+    #[arg(long, value_name = "TIMES", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    slowed: u32,
 }
 
 /// Measures one scenario, with logs in `folder`.
@@ -35,6 +39,7 @@ pub(crate) fn run(
     folder: &Path,
 ) -> anyhow::Result<RoamingReport> {
     std::fs::create_dir_all(folder)?;
+    let scenario = &scenario.slowed(options.slowed);
     let phases = scenario.phases();
     let mut report = RoamingReport::new(Head::new("roaming", &scenario.name), scenario, &phases);
     let mut measurement = Measurement {

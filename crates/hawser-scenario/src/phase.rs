@@ -47,6 +47,15 @@ impl Scenario {
         goes.map(|event| event.link).collect()
     }
 
+    /// Returns the scenario with all of its events `times` as late.
+    pub fn slowed(&self, times: u32) -> Self {
+        let mut slowed = self.clone();
+        for event in &mut slowed.events {
+            event.at = event.at.saturating_mul(times);
+        }
+        slowed
+    }
+
     /// Returns what is done after the beginning, in order of time. With `announced`, the host reads
     /// a link's signal: it falls from -60 to -85 dBm in the last three seconds before the link
     /// goes, and is -60 dBm when the link is back.
@@ -148,6 +157,14 @@ mod tests {
             .collect();
         let expected = [(0, 2, vec![0]), (2, 5, vec![0, 1]), (5, 8, vec![1])];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_slowed_scenario_has_the_same_phases_for_longer() {
+        let slowed = scenario(COMES_AND_GOES).slowed(5);
+        assert_eq!(slowed.absent_links(), [1]);
+        let ends = slowed.phases().into_iter().map(|it| it.until.as_secs());
+        assert_eq!(ends.collect::<Vec<_>>(), [10, 25, 40]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Datagrams beside streams: sent once, over any channel, and handed out as they come.
 //!
-//! Links take turns in proportion to their rates. Small datagrams go over a link's express channel,
-//! and all of them only where the kernel would send more at once. The others wait in a bounded
+//! Links take turns in proportion to their rates. Those that are to keep their order stay on the
+//! nearest link while it takes them. Small datagrams go over a link's express channel, and all of
+//! them only where the kernel would send more at once. The others wait in a bounded
 //! queue, whose oldest goes first when it is full: datagrams lose their worth with age. On its
 //! channel a record of datagrams never comes twice in a row while a chunk waits, so that streams
 //! are not held up.
@@ -9,6 +10,7 @@
 //! Source: RFC 9221 (datagrams of a reliable session), DBAS §II.D (weighted packets).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
@@ -22,15 +24,34 @@ use crate::transports::carries;
 /// Datagrams that wait to be sent, and the turns of links.
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
-    waiting: VecDeque<(StreamId, Bytes)>,
+    waiting: VecDeque<Waiting>,
     /// What they cost together.
     waiting_cost: usize,
     /// Lead or lag of each link, measured in the common weight.
     turns: BTreeMap<LinkIndex, i128>,
+    /// Where the latest one went that is to keep its order.
+    in_order_over: Option<LinkIndex>,
     /// Links of the latest choice.
     lanes: Vec<Lane>,
     /// Cost of those that came and were not taken, over all streams.
     held: usize,
+}
+
+/// How datagrams of a stream go over several links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// Links take turns.
+    InTurns,
+    /// Over one link, so that few overtake others.
+    InOrder,
+}
+
+/// A datagram that waits to be sent.
+#[derive(Debug)]
+struct Waiting {
+    stream: StreamId,
+    payload: Bytes,
+    spread: Spread,
 }
 
 /// A link in the choice of a channel.
@@ -41,15 +62,21 @@ struct Lane {
     channel: ChannelId,
     /// Rank of that channel, the best first: of the other role, and the bytes it has already.
     rank: (bool, usize),
+    /// That channel's round trip.
+    rtt: Duration,
     /// Its part of all turns.
     weight: i128,
 }
 
 impl Datagrams {
     /// Queues a datagram.
-    pub(crate) fn push(&mut self, stream: StreamId, payload: Bytes) {
+    pub(crate) fn push(&mut self, stream: StreamId, payload: Bytes, spread: Spread) {
         self.waiting_cost += datagram_cost(payload.len());
-        self.waiting.push_back((stream, payload));
+        self.waiting.push_back(Waiting {
+            stream,
+            payload,
+            spread,
+        });
     }
 
     /// Drops the oldest datagrams while too many wait. Returns how many.
@@ -75,17 +102,15 @@ impl Datagrams {
         channels: &mut Channels,
         association: Option<ChannelId>,
     ) {
-        while let Some((_, payload)) = self.waiting.front() {
-            let size = payload.len();
-            let Some(id) = self.next_channel(now, size, channels, association) else {
+        while let Some(next) = self.waiting.front() {
+            let (size, spread) = (next.payload.len(), next.spread);
+            let Some(id) = self.next_channel(now, size, spread, channels, association) else {
                 return;
             };
-            let (Some(channel), Some((stream, payload))) =
-                (channels.get_mut(id), self.take_oldest())
-            else {
+            let (Some(channel), Some(next)) = (channels.get_mut(id), self.take_oldest()) else {
                 return;
             };
-            channel.datagrams_mut().push(stream, payload);
+            channel.datagrams_mut().push(next.stream, next.payload);
             channels.wake(id);
         }
     }
@@ -119,17 +144,21 @@ impl Datagrams {
         self.waiting_cost + self.held
     }
 
-    /// Returns the channel whose turn it is.
+    /// Returns the channel for the next datagram.
     fn next_channel(
         &mut self,
         now: Instant,
         size: usize,
+        spread: Spread,
         channels: &Channels,
         association: Option<ChannelId>,
     ) -> Option<ChannelId> {
         let mut lanes = std::mem::take(&mut self.lanes);
         fill_lanes(now, size, channels, association, &mut lanes);
-        let chosen = self.take_turn(&lanes);
+        let chosen = match spread {
+            Spread::InTurns => self.take_turn(&lanes),
+            Spread::InOrder => self.take_same(&lanes),
+        };
         // Kept for the next one, so that none of them allocates.
         self.lanes = lanes;
         chosen
@@ -148,9 +177,21 @@ impl Datagrams {
         Some(lane.channel)
     }
 
-    fn take_oldest(&mut self) -> Option<(StreamId, Bytes)> {
+    /// Returns the channel of the link that had the one before, unless another is much nearer.
+    fn take_same(&mut self, lanes: &[Lane]) -> Option<ChannelId> {
+        let nearest = lanes.iter().min_by_key(|lane| lane.rtt)?;
+        let before = lanes
+            .iter()
+            .find(|lane| Some(lane.link) == self.in_order_over);
+        let is_near = |lane: &&Lane| lane.rtt <= nearest.rtt.saturating_mul(5) / 4;
+        let lane = before.filter(is_near).unwrap_or(nearest);
+        self.in_order_over = Some(lane.link);
+        Some(lane.channel)
+    }
+
+    fn take_oldest(&mut self) -> Option<Waiting> {
         let oldest = self.waiting.pop_front()?;
-        self.waiting_cost -= datagram_cost(oldest.1.len());
+        self.waiting_cost -= datagram_cost(oldest.payload.len());
         Some(oldest)
     }
 }
@@ -176,16 +217,19 @@ fn fill_lanes(
     });
     for channel in open {
         let rank = (channel.role() != role, channel.datagrams().bytes());
-        let (link, channel) = (channel.link(), channel.id());
-        match lanes.iter_mut().find(|lane| lane.link == link) {
-            Some(lane) if rank < lane.rank => (lane.channel, lane.rank) = (channel, rank),
+        let rtt = channel.path().rtt();
+        let lane = Lane {
+            link: channel.link(),
+            channel: channel.id(),
+            rank,
+            // Zero while unknown.
+            rtt: if rtt.is_zero() { Duration::MAX } else { rtt },
+            weight: 0,
+        };
+        match lanes.iter_mut().find(|other| other.link == lane.link) {
+            Some(other) if lane.rank < other.rank => *other = lane,
             Some(_) => {}
-            None => lanes.push(Lane {
-                link,
-                channel,
-                rank,
-                weight: 0,
-            }),
+            None => lanes.push(lane),
         }
     }
     weigh(lanes, channels);

@@ -1,5 +1,6 @@
 mod lane;
 mod lateness;
+mod pace;
 mod paths;
 #[cfg(test)]
 mod tests;
@@ -149,11 +150,11 @@ impl Receiver {
             }
             Outcome::Duplicate => self.stats.duplicates += 1,
         }
-        self.drain(flow, &mut lane);
+        self.drain(now, flow, &mut lane);
         self.wait(flow, &mut lane);
         self.lanes[flow.index()] = Some(lane);
         self.resolve(now, path);
-        self.squeeze();
+        self.squeeze(now);
     }
 
     /// Sets which paths are usable, with what is known of them. All others are forgotten. Before
@@ -176,12 +177,16 @@ impl Receiver {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Gives up what has been waited for long enough.
+    /// Gives up what has been waited for long enough, and hands on what was held back.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, flow)) = self.deadlines.first().copied()
             && at <= now
         {
-            self.miss(now, flow);
+            let lane = self.lanes.get(flow.index()).and_then(Option::as_ref);
+            match lane.is_some_and(|lane| lane.resumes().is_some()) {
+                true => self.resume(now, flow),
+                false => self.miss(now, flow),
+            }
         }
     }
 
@@ -238,9 +243,12 @@ impl Receiver {
         self.deliveries.push_back(Delivery { packet, flow, late });
     }
 
-    /// Hands on what is in order now.
-    fn drain(&mut self, flow: TunnelFlow, lane: &mut Lane) {
-        while let Some(held) = lane.pop_in_order() {
+    /// Hands on what is in order now, as far as it may go on at once.
+    fn drain(&mut self, now: Instant, flow: TunnelFlow, lane: &mut Lane) {
+        for _ in 0..lane.allowance(now) {
+            let Some(held) = lane.pop_in_order() else {
+                return;
+            };
             self.held_bytes -= held.charge();
             self.held_packets -= 1;
             if let Held {
@@ -253,8 +261,13 @@ impl Receiver {
         }
     }
 
-    /// Enters a flow whose next packet is missing among those that wait.
+    /// Enters a flow whose next packet is missing, or held back, among those that wait.
     fn wait(&mut self, flow: TunnelFlow, lane: &mut Lane) {
+        if let Some(at) = lane.resumes() {
+            lane.waiting = Some((at, Proof::None));
+            self.deadlines.insert((at, flow));
+            return;
+        }
         let Some((proof, since)) = lane.waits() else {
             return;
         };
@@ -318,14 +331,14 @@ impl Receiver {
     }
 
     /// Ends the waits that would end first while more waits than is allowed.
-    fn squeeze(&mut self) {
+    fn squeeze(&mut self, now: Instant) {
         while self.held_bytes > self.config.max_bytes || self.held_packets > self.config.max_packets
         {
             let Some((_, flow)) = self.deadlines.first().copied() else {
                 return;
             };
             self.stats.squeezed += 1;
-            self.give_up(flow);
+            self.give_up(now, flow);
         }
     }
 
@@ -340,7 +353,7 @@ impl Receiver {
             let waiting = lane.waiting?;
             Some((lane, waiting))
         }) else {
-            return self.give_up(flow);
+            return self.give_up(now, flow);
         };
         // That it is lost may have been known before its turn came.
         let until = deadline.min(now) + repair;
@@ -350,17 +363,30 @@ impl Receiver {
         self.deadlines.insert((until, flow));
     }
 
-    /// Goes past what is missing in front of a flow's packets.
-    fn give_up(&mut self, flow: TunnelFlow) {
+    /// Goes past what is missing in front of a flow's packets, or no longer holds them back.
+    fn give_up(&mut self, now: Instant, flow: TunnelFlow) {
+        self.go_on(now, flow, |lane| {
+            lane.hurry();
+            lane.skip()
+        });
+    }
+
+    /// Hands on more of what is held back.
+    fn resume(&mut self, now: Instant, flow: TunnelFlow) {
+        self.go_on(now, flow, |_| 0);
+    }
+
+    /// Ends a flow's wait; `pass` says how many packets are passed over.
+    fn go_on(&mut self, now: Instant, flow: TunnelFlow, pass: impl FnOnce(&mut Lane) -> u64) {
         let Some(mut lane) = self.lanes.get_mut(flow.index()).and_then(Option::take) else {
             return;
         };
         self.stop_waiting(flow, &lane);
         lane.waiting = None;
-        let skipped = lane.skip();
+        let skipped = pass(&mut lane);
         self.stats.skipped += skipped;
         lane.tally.given_up += skipped;
-        self.drain(flow, &mut lane);
+        self.drain(now, flow, &mut lane);
         self.wait(flow, &mut lane);
         self.lanes[flow.index()] = Some(lane);
     }

@@ -144,12 +144,12 @@ impl NamedPeers {
         let mut deadline = Instant::now() + PATIENCE;
         // What leads there straight has the first word.
         let mut relayed_at = Some(Instant::now() + RELAYED_AFTER);
-        let _waiting = match shared.way(name) {
+        let _waiting = match shared.way_for_stream(name) {
             Some(way) => return dial_by(way, &to, origin).await,
             None => shared.seek(name)?,
         };
         loop {
-            if let Some(way) = shared.way(name) {
+            if let Some(way) = shared.way_for_stream(name) {
                 return dial_by(way, &to, origin).await;
             }
             if let Some(problem) = shared.problem(name) {

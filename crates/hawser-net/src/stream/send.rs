@@ -48,9 +48,12 @@ impl SendStream {
     #[doc(hidden)]
     pub fn send_packets(&self, packets: &mut Vec<Bytes>) {
         if !self.core.driver.send_packets(packets) {
-            for packet in packets.drain(..) {
-                let _ = self.send_datagram(packet);
-            }
+            let id = self.core.id;
+            self.core.driver.with(|session, now| {
+                for packet in packets.drain(..) {
+                    let _ = session.send_datagram_in_order(now, id, packet);
+                }
+            });
         }
     }
 

@@ -5,6 +5,7 @@ use hawser_types::{Instant, StreamId};
 use hawser_wire::MAX_DATAGRAM;
 
 use super::Session;
+use crate::datagrams::Spread;
 use crate::error::{DatagramError, StreamError};
 use crate::event::Event;
 
@@ -22,6 +23,27 @@ impl Session {
         id: StreamId,
         payload: Bytes,
     ) -> Result<(), DatagramError> {
+        self.send_spread(now, id, payload, Spread::InTurns)
+    }
+
+    /// As [`Session::send_datagram`], for packets of flows whose ends take what is overtaken for
+    /// lost, as those of QUIC and TCP do: they stay on one link while it takes them.
+    pub fn send_datagram_in_order(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        payload: Bytes,
+    ) -> Result<(), DatagramError> {
+        self.send_spread(now, id, payload, Spread::InOrder)
+    }
+
+    fn send_spread(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        payload: Bytes,
+        spread: Spread,
+    ) -> Result<(), DatagramError> {
         if self.takes_datagrams() != Some(true) {
             return Err(DatagramError::NotTaken);
         }
@@ -37,7 +59,7 @@ impl Session {
         if !self.streams.contains(id) {
             return Err(StreamError::Unknown(id).into());
         }
-        self.datagrams.push(id, payload);
+        self.datagrams.push(id, payload, spread);
         self.place_datagrams(now);
         self.counters.datagrams_dropped += self.datagrams.drop_oldest();
         Ok(())

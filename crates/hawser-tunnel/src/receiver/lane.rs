@@ -8,6 +8,7 @@ use hawser_sched::tally::FlowTally;
 use hawser_types::{ByteCount, Instant, LinkIndex, PathId};
 use hawser_wire::tunnel::TunnelHeader;
 
+use super::pace::Pace;
 use crate::packet::{FlowKey, PacketView};
 
 /// A flow's packets that wait, and its gaps.
@@ -24,6 +25,8 @@ pub(super) struct Lane {
     floor: u64,
     /// The entries of this flow among those that wait.
     pub(super) waiting: Option<(Instant, Proof)>,
+    /// How fast packets go on whose turn it is; `None`: at once.
+    pace: Option<Pace>,
     /// The number that is to be sent once more, and until when that is waited for.
     repair: Option<(u64, Instant)>,
     /// The flow that has this number now, and its counts.
@@ -100,6 +103,7 @@ impl Lane {
             gaps: VecDeque::new(),
             floor: 0,
             waiting: None,
+            pace: None,
             repair: None,
             key: None,
             tally: FlowTally::default(),
@@ -146,7 +150,7 @@ impl Lane {
         if number < self.next {
             return self.handle_late(arrival, number, packet);
         }
-        if number == self.next {
+        if number == self.next && !self.is_ready() {
             self.next += 1;
             let since = self.held.front().map_or(arrival.now, |held| held.arrived);
             let waited = arrival.now.since(since);
@@ -177,10 +181,39 @@ impl Lane {
         outcome
     }
 
+    /// The next packet is there.
+    fn is_ready(&self) -> bool {
+        self.held.front().is_some_and(|it| it.number == self.next)
+    }
+
+    /// How many packets whose turn it is go on now. Only datagrams of UDP are held back: their
+    /// sockets would lose what comes all at once.
+    pub(super) fn allowance(&mut self, now: Instant) -> usize {
+        let is_udp = self.key.is_some_and(|key| key.protocol == UDP);
+        let Some(front) = self.held.front().filter(|_| is_udp && self.is_ready()) else {
+            self.pace = None;
+            return usize::MAX;
+        };
+        if self.pace.is_none() {
+            self.pace = Pace::new(now, self.held.len(), front.arrived);
+        }
+        self.pace.as_mut().map_or(usize::MAX, |pace| pace.step(now))
+    }
+
+    /// When more packets go on whose turn it is.
+    pub(super) fn resumes(&self) -> Option<Instant> {
+        let pace = self.pace.filter(|_| self.is_ready())?;
+        Some(pace.next())
+    }
+
+    /// All packets whose turn it is go on now.
+    pub(super) fn hurry(&mut self) {
+        self.pace = None;
+    }
+
     /// Takes out the next packet, if it is there.
     pub(super) fn pop_in_order(&mut self) -> Option<Held> {
-        let is_next = self.held.front().is_some_and(|it| it.number == self.next);
-        let held = is_next.then(|| self.held.pop_front())??;
+        let held = self.is_ready().then(|| self.held.pop_front())??;
         self.next += 1;
         Some(held)
     }
@@ -288,5 +321,7 @@ const JOINED_LATE: u64 = 1024;
 const MAX_GAPS: usize = 160;
 /// Packets that are looked at for one that left in its turn.
 const LOOK_AHEAD: usize = 64;
+/// The protocol's number.
+const UDP: u8 = 17;
 /// Memory for a packet besides its bytes.
 const OVERHEAD: usize = 128;

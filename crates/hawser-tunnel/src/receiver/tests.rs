@@ -1,7 +1,7 @@
 use hawser_wire::tunnel::{FlowNumber, Run};
 
 use super::*;
-use crate::packet::samples::udp;
+use crate::packet::samples::{ip, udp};
 
 const NEAR: PathId = PathId::new(1);
 const FAR: PathId = PathId::new(2);
@@ -323,4 +323,72 @@ fn without_a_proof_the_wait_for_a_repair_follows_the_wait_for_the_packet() {
     assert_eq!(bench.0.poll_timeout(), Some(until));
     bench.0.handle_timeout(until);
     assert_eq!(bench.taken(), [2]);
+}
+
+/// Packets 1 to 300 come within 100 ms while the first one is missing, which comes then. Returns
+/// how many are handed on at once, and in each later step.
+fn burst(packet: &[u8]) -> Vec<usize> {
+    let mut receiver = Receiver::new(ReceiverConfig::default());
+    let packet = Bytes::copy_from_slice(packet);
+    for number in 1..=300 {
+        let now = Instant::ZERO + Duration::from_micros(333 * number);
+        receiver.handle(now, NEAR, number, &header(number), packet.clone());
+    }
+    receiver.handle(ms(100), FAR, 0, &header(0), packet.clone());
+    // One more comes meanwhile, and one for the second time.
+    receiver.handle(ms(100), NEAR, 301, &header(301), packet.clone());
+    receiver.handle(ms(100), NEAR, 302, &header(40), packet);
+    let mut steps = Vec::new();
+    let mut now = ms(100);
+    loop {
+        steps.push(std::iter::from_fn(|| receiver.poll_delivery()).count());
+        let Some(next) = receiver.poll_timeout() else {
+            break;
+        };
+        assert!(
+            next > now && next <= now + Duration::from_millis(1),
+            "{next:?}"
+        );
+        now = next;
+        receiver.handle_timeout(now);
+    }
+    assert_eq!(receiver.held(), ByteCount::ZERO);
+    let stats = receiver.stats();
+    assert_eq!((stats.delivered, stats.duplicates, stats.late), (302, 1, 0));
+    steps
+}
+
+#[test]
+fn datagrams_that_have_waited_go_on_in_portions_that_a_socket_holds() {
+    let steps = burst(&udp(4, (1, 443), 1200));
+    // The one that was missing goes first.
+    let mut expected = vec![33];
+    expected.extend([32; 8]);
+    expected.push(13);
+    assert_eq!(steps, expected);
+}
+
+#[test]
+fn segments_of_tcp_that_have_waited_go_on_at_once() {
+    assert_eq!(burst(&ip(4, 6, vec![0; 1200])), [302]);
+}
+
+#[test]
+fn what_is_held_back_goes_on_when_memory_is_used_up() {
+    let mut receiver = Receiver::new(ReceiverConfig {
+        max_packets: 300,
+        ..ReceiverConfig::default()
+    });
+    let packet = Bytes::from(udp(4, (1, 443), 1200));
+    for number in 1..=300 {
+        receiver.handle(ms(number), NEAR, number, &header(number), packet.clone());
+    }
+    for number in 301..=600 {
+        receiver.handle(ms(300), NEAR, number, &header(number), packet.clone());
+        assert!(receiver.held_packets <= 300);
+    }
+    while let Some(next) = receiver.poll_timeout() {
+        receiver.handle_timeout(next);
+    }
+    assert_eq!(receiver.stats().delivered, 600);
 }

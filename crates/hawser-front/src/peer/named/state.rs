@@ -20,6 +20,9 @@ use crate::bonded::Bonded;
 use crate::registration::Ask;
 use crate::transport::DialError;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) struct Shared {
     pub(super) book: Book,
     pub(super) door: Arc<Gateway>,
@@ -123,17 +126,24 @@ impl Shared {
         clients.find(|it| it.is_connected()).map(Way::Client)
     }
 
+    /// A session for a stream that is about to be opened, which counts as use of the host's
+    /// sessions, however short it is.
+    pub(super) fn way_for_stream(&self, name: &HostNameAt) -> Option<Way> {
+        if let Some(peer) = self.lock().get_mut(name) {
+            let now = Instant::now();
+            peer.sessions.values_mut().for_each(|it| it.used = now);
+        }
+        self.way(name)
+    }
+
     /// The clients of its door, connected or not, the preferred one first.
     pub(super) fn clients_of(&self, name: &HostNameAt) -> Vec<Arc<Client>> {
-        let mut peers = self.lock();
-        let Some(peer) = peers.get_mut(name) else {
-            return Vec::new();
-        };
-        let used = |running: &mut Running| {
-            running.used = Instant::now();
-            Arc::clone(&running.client)
-        };
-        peer.sessions.values_mut().map(used).collect()
+        let peers = self.lock();
+        let running = peers
+            .get(name)
+            .into_iter()
+            .flat_map(|it| it.sessions.values());
+        running.map(|it| Arc::clone(&it.client)).collect()
     }
 
     /// Looks for the host on behalf of a connection, which counts until what is returned is
