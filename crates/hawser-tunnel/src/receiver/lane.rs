@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_sched::tally::FlowTally;
-use hawser_types::{ByteCount, Instant, LinkIndex, PathId};
+use hawser_types::{ByteCount, Instant, LinkIndex, NumberWindow, PathId};
 use hawser_wire::tunnel::TunnelHeader;
 
 use super::pace::Pace;
@@ -17,6 +17,8 @@ pub(super) struct Lane {
     /// Number of the next packet in order.
     next: u64,
     highest: u64,
+    /// The recent numbers that came.
+    came: NumberWindow<WORDS>,
     /// Packets that came ahead of their turn, by ascending numbers above `next`.
     held: VecDeque<Held>,
     /// What was passed over and may still come late, ascending; the oldest go first.
@@ -99,6 +101,7 @@ impl Lane {
         let mut lane = Self {
             next: 0,
             highest: number,
+            came: NumberWindow::default(),
             held: VecDeque::new(),
             gaps: VecDeque::new(),
             floor: 0,
@@ -147,19 +150,21 @@ impl Lane {
         let header = arrival.header;
         let number = header.number.expand(self.highest);
         self.highest = self.highest.max(number);
-        if number < self.next {
-            return self.handle_late(arrival, number, packet);
+        if self.came.contains(number) {
+            return Outcome::Duplicate;
         }
-        if number == self.next && !self.is_ready() {
+        let is_new = self.came.is_new(number);
+        self.came.insert(number);
+        if number < self.next {
+            return self.handle_late(arrival, number, is_new, packet);
+        }
+        if number == self.next {
             self.next += 1;
             let since = self.held.front().map_or(arrival.now, |held| held.arrived);
             let waited = arrival.now.since(since);
             return Outcome::Now { packet, waited };
         }
         let index = self.held.partition_point(|held| held.number < number);
-        if self.held.get(index).is_some_and(|it| it.number == number) {
-            return Outcome::Duplicate;
-        }
         let mut held = Held {
             number,
             place: arrival.place,
@@ -259,13 +264,19 @@ impl Lane {
         gap.end - gap.start
     }
 
-    fn handle_late(&mut self, arrival: &Arrival<'_>, number: u64, packet: Bytes) -> Outcome {
+    fn handle_late(
+        &mut self,
+        arrival: &Arrival<'_>,
+        number: u64,
+        is_new: bool,
+        packet: Bytes,
+    ) -> Outcome {
         if number < self.floor {
-            // Whether it came before is forgotten. Of one that was sent twice that is likely.
+            // Whether an old one came before is forgotten. Of one that was sent twice it is likely.
             let waited = Duration::ZERO;
-            return match arrival.header.copied {
-                true => Outcome::Duplicate,
-                false => Outcome::Late { packet, waited },
+            return match is_new || !arrival.header.copied {
+                true => Outcome::Late { packet, waited },
+                false => Outcome::Duplicate,
             };
         }
         let index = self.gaps.partition_point(|gap| gap.end <= number);
@@ -316,9 +327,10 @@ impl Held {
 const BEGINNING: u64 = 1 << 14;
 /// Numbers before the first one of a flow in the middle that may still come.
 const JOINED_LATE: u64 = 1024;
-/// Ranges that may still come late. With 64, about one story of chaos in a thousand had a repair
-/// that was taken for a copy.
-const MAX_GAPS: usize = 160;
+/// Ranges that may still come late, and whose age is known. Numbers tell what came before.
+const MAX_GAPS: usize = 64;
+/// Half a kilobyte tells of the latest 4032 numbers whether they came.
+const WORDS: usize = 64;
 /// Packets that are looked at for one that left in its turn.
 const LOOK_AHEAD: usize = 64;
 /// The protocol's number.

@@ -1,4 +1,3 @@
-use super::window::REACH;
 use super::*;
 
 const CHANNEL: ChannelId = ChannelId::new(3);
@@ -96,7 +95,7 @@ fn datagrams_come_as_late_as_the_window_reaches_and_no_later() {
     let (mut sealer, mut opener) = pair();
     let late = sealed(&mut sealer, Instant::ZERO, b"too late");
     let just = sealed(&mut sealer, Instant::ZERO, b"just in time");
-    sealer.number = REACH;
+    sealer.number = NumberWindow::<WORDS>::REACH;
     let newest = sealed(&mut sealer, Instant::ZERO, b"newest");
     assert!(opener.open(Instant::ZERO, newest).is_ok());
     assert_eq!(opener.open(Instant::ZERO, late), Err(Rejected::Repeated(0)));
