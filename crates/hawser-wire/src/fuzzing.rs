@@ -9,7 +9,9 @@ use crate::sctp::{
     ChecksumRule, CommonHeader, PACKET_HEADER_LENGTH, Packet, PacketWriter, VerificationTag,
 };
 use crate::tunnel::{TunnelHeader, TunnelMessage};
-use crate::{CommandDecoder, FrameIterator, JoinPrelude, RecordHeader, take_record_number};
+use crate::{
+    CommandDecoder, FrameIterator, JoinPrelude, RecordHeader, SynOption, take_record_number,
+};
 
 pub use script::Script;
 
@@ -43,6 +45,23 @@ pub fn fuzz_join(data: &[u8]) {
         if let Some((header, _)) = rest.split_first_chunk() {
             let _ = RecordHeader::decode(*header);
         }
+    }
+}
+
+/// One TCP option, and the same bytes as the options of a header: what is read must survive
+/// encoding.
+pub fn fuzz_syn_option(data: &[u8]) {
+    let mut found = SynOption::find(data).unwrap_or_default();
+    if let Ok(option) = SynOption::decode(data) {
+        assert_eq!(found, Some(option), "an option alone is one of a header");
+    }
+    if let Some(option) = found.take() {
+        let encoded = option.encode().expect("what was read can be written");
+        assert!(
+            data.windows(encoded.as_ref().len())
+                .any(|it| it == encoded.as_ref())
+        );
+        assert!(!option.is_answer_to(&option), "an echo is no answer");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Encoding and decoding of varints, records, frames, commands, the join prelude, SCTP and DNS,
-//! with no state.
+//! Encoding and decoding of varints, records, frames, commands, the join prelude, a TCP option, SCTP
+//! and DNS, with no state.
 //!
 //! `docs/protocol.md` is the specification of all but SCTP and DNS; this crate is its only
 //! implementation here. Every decoder takes untrusted bytes: none panics, none allocates more than
@@ -17,6 +17,7 @@ mod join;
 mod link_rules;
 mod record;
 pub mod sctp;
+mod syn_option;
 pub mod tunnel;
 mod varint;
 
@@ -35,4 +36,5 @@ pub use link_rules::{LinkRulesEntry, MAX_LINK_RULES};
 pub use record::{
     MAX_CHUNK_PAYLOAD, MAX_RECORD_BODY, RECORD_HEADER_LENGTH, RecordFlags, RecordHeader,
 };
+pub use syn_option::{Heard, KeyHint, Offer, OfferForm, SynOption, SynOptionBytes, SynOptionError};
 pub use varint::{MAX_VARINT, put_varint, take_varint, varint_length};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use hawser_wire::fuzzing::{
-    fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp, fuzz_tunnel,
+    fuzz_commands, fuzz_dns, fuzz_frames, fuzz_join, fuzz_sctp, fuzz_syn_option, fuzz_tunnel,
 };
 
 fn replay(target: &str, entry: fn(&[u8])) {
@@ -49,4 +49,9 @@ fn every_file_of_the_corpus_of_sctp_is_read_without_a_panic() {
 #[test]
 fn every_file_of_the_corpus_of_dns_is_read_without_a_panic() {
     replay("wire_dns", fuzz_dns);
+}
+
+#[test]
+fn every_file_of_the_corpus_of_tcp_options_is_read_without_a_panic() {
+    replay("wire_syn_option", fuzz_syn_option);
 }
