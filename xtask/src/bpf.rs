@@ -1,26 +1,30 @@
-//! `cargo xtask bpf`: makes the committed object of the kernel's programs from their source.
+//! `cargo xtask bpf`: makes the committed objects of the kernel's programs from their sources.
 //!
-//! Users need no compiler for it, since the object is committed; `--check` says whether it still is
-//! what the source gives. Compilers differ in what they make of it, so one version counts.
+//! Users need no compiler for it, since the objects are committed; `--check` says whether they
+//! still are what the sources give. Compilers differ in what they make of it, so one version
+//! counts.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Makes the object anew.
+/// Makes the objects anew.
 pub(crate) fn build(root: &Path) -> Result<()> {
     let Some(version) = clang_version() else {
         bail!("no clang here (on Debian: apt-get install clang llvm libbpf-dev)");
     };
     if version != VERSION {
-        eprintln!("warning: clang {version}; the committed object is what clang {VERSION} makes");
+        eprintln!("warning: clang {version}; the committed objects are what clang {VERSION} makes");
     }
-    compile(root, &root.join(FOLDER).join(OBJECT))
+    for name in PROGRAMS {
+        compile(root, name, &committed(root, name))?;
+    }
+    Ok(())
 }
 
-/// Fails when the committed object is not what the source gives.
+/// Fails when a committed object is not what its source gives.
 pub(crate) fn check(root: &Path) -> Result<()> {
     match clang_version() {
         Some(version) if version == VERSION => {}
@@ -28,27 +32,35 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             let found =
                 found.map_or_else(|| "none".to_owned(), |version| format!("clang {version}"));
             eprintln!(
-                "SKIPPED: the object of the kernel's programs: needs clang {VERSION}, here is {found}"
+                "SKIPPED: the objects of the kernel's programs: needs clang {VERSION}, here is {found}"
             );
             return Ok(());
         }
     }
+    PROGRAMS.iter().try_for_each(|name| check_one(root, name))
+}
+
+fn check_one(root: &Path, name: &str) -> Result<()> {
     let fresh = root.join("target").join("bpf-check.o");
     fs::create_dir_all(root.join("target"))?;
-    compile(root, &fresh)?;
-    let committed = root.join(FOLDER).join(OBJECT);
-    let same = fs::read(&fresh)? == fs::read(&committed).context("no committed object")?;
+    compile(root, name, &fresh)?;
+    let same =
+        fs::read(&fresh)? == fs::read(committed(root, name)).context("no committed object")?;
     fs::remove_file(&fresh)?;
     if !same {
-        bail!("{FOLDER}/{OBJECT} is not what its source gives; make it anew: cargo xtask bpf");
+        bail!("{FOLDER}/{name}.o is not what its source gives; make it anew: cargo xtask bpf");
     }
-    eprintln!("{FOLDER}/{OBJECT} is what its source gives");
+    eprintln!("{FOLDER}/{name}.o is what its source gives");
     Ok(())
+}
+
+fn committed(root: &Path, name: &str) -> PathBuf {
+    root.join(FOLDER).join(name).with_extension("o")
 }
 
 /// From inside the folder, so that no path of this machine gets into the object; without names of
 /// what only a debugger reads.
-fn compile(root: &Path, object: &Path) -> Result<()> {
+fn compile(root: &Path, name: &str, object: &Path) -> Result<()> {
     let folder = root.join(FOLDER);
     crate::process::run(
         Command::new("clang")
@@ -59,7 +71,7 @@ fn compile(root: &Path, object: &Path) -> Result<()> {
                 "-I/usr/include/{}-linux-gnu",
                 std::env::consts::ARCH
             ))
-            .args(["-c", SOURCE, "-o"])
+            .args(["-c", &format!("{name}.c"), "-o"])
             .arg(object),
     )?;
     crate::process::run(Command::new("llvm-strip").args(["-g", "-x"]).arg(object))
@@ -73,7 +85,6 @@ fn clang_version() -> Option<String> {
 }
 
 const FOLDER: &str = "crates/hawser-capture/bpf";
-const SOURCE: &str = "capture.c";
-const OBJECT: &str = "capture.o";
+const PROGRAMS: [&str; 2] = ["capture", "discovery"];
 /// Debian 12's.
 const VERSION: &str = "14";

@@ -132,7 +132,7 @@ const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
 ];
 
-const NEEDS: [Need; 24] = [
+const NEEDS: [Need; 25] = [
     Need {
         program: "curl",
         package: "curl",
@@ -162,6 +162,11 @@ const NEEDS: [Need; 24] = [
         program: "tcpdump",
         package: "tcpdump",
         tests: "what leaves a machine with a kill switch",
+    },
+    Need {
+        program: "tshark",
+        package: "tshark",
+        tests: "options of TCP's handshake, as another program reads them",
     },
     Need {
         program: "python3",

@@ -9,23 +9,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "decide.h"
-
-/* Tables have no type information (BTF), so that every kernel and loader accepts them. */
-struct bpf_map_def {
-	__u32 type;
-	__u32 key_size;
-	__u32 value_size;
-	__u32 max_entries;
-	__u32 map_flags;
-};
-
-#define TABLE(name, kind, key, value, entries, flags)                                             \
-	struct bpf_map_def SEC("maps") name = { kind, key, value, entries, flags }
-#define SINGLE(name, value) TABLE(name, BPF_MAP_TYPE_ARRAY, 4, sizeof(value), 1, 0)
-#define HASH(name, key, value, entries)                                                           \
-	TABLE(name, BPF_MAP_TYPE_HASH, sizeof(key), sizeof(value), entries, BPF_F_NO_PREALLOC)
-#define TRIE(name, key, entries)                                                                  \
-	TABLE(name, BPF_MAP_TYPE_LPM_TRIE, sizeof(key), 8, entries, BPF_F_NO_PREALLOC)
+#include "maps.h"
 
 SINGLE(SETTINGS, struct settings);
 SINGLE(LINKS, struct links);
@@ -60,18 +44,11 @@ TABLE(EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 20, 0);
 #define SOL_IPV6 41
 #define DNS_PORT 53
 #define LOOPBACK bpf_htonl(0x7f000001)
-#define MAPPED bpf_htonl(0xffff)
 #define IPV6_HEADER 40
 #define UDP_HEADER 8
 #define MAX_DEPTH 12 /* of control groups that rules look at */
 #define ALLOW 1
 #define REFUSE 0
-
-static __always_inline void *single(void *table)
-{
-	__u32 zero = 0;
-	return bpf_map_lookup_elem(table, &zero);
-}
 
 static __always_inline void count(__u32 what)
 {
@@ -860,7 +837,6 @@ int socket_event(struct bpf_sock_ops *ctx)
 	struct flow *flow;
 	__u64 cookie;
 
-	ctx->reply = -1;
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_STATE_CB)
 		return 1;
 	cookie = bpf_get_socket_cookie(ctx);

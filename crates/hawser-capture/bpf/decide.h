@@ -5,17 +5,8 @@
 #ifndef HAWSER_DECIDE_H
 #define HAWSER_DECIDE_H
 
+#include "compilers.h"
 #include "tables.h"
-
-#ifndef __always_inline
-#define __always_inline inline __attribute__((always_inline))
-#endif
-
-#ifdef __clang__
-#define ROLLED _Pragma("nounroll")
-#else
-#define ROLLED
-#endif
 
 #define FALLBACK_RATE 1250000ull /* bytes per second */
 #define MAX_LOAD 8000000000ull

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::thread;
 
-use aya::Ebpf;
 use aya::programs::{
     CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, CgroupSock, CgroupSockAddr, Program, SockOps,
 };
+use aya::{Ebpf, VerifierLogLevel};
 
 use crate::{CaptureError, group, sys};
 
@@ -70,6 +70,16 @@ fn load_one(program: &mut Program) -> Result<(), CaptureError> {
     Ok(())
 }
 
+/// Loads programs. If they are refused, does it again with the verifier's log, which is slow.
+pub(crate) fn with_log_if_refused<T>(
+    load: impl Fn(VerifierLogLevel) -> Result<T, CaptureError>,
+) -> Result<T, CaptureError> {
+    match load(VerifierLogLevel::DISABLE) {
+        Err(CaptureError::Refused(_)) => load(VerifierLogLevel::default()),
+        outcome => outcome,
+    }
+}
+
 /// Opens the folder of a version 2 control group.
 pub(crate) fn open_group(path: &Path) -> Result<File, CaptureError> {
     let not_a_group = |_| CaptureError::NotAGroup(path.to_owned());
@@ -91,6 +101,11 @@ pub(crate) fn check_kernel() -> Result<(), CaptureError> {
     }
 }
 
+/// Tells whether the kernel attaches programs to interfaces without a queueing discipline.
+pub(crate) fn has_tcx() -> bool {
+    release_number(&sys::kernel_release()).is_some_and(|release| release >= FIRST_TCX)
+}
+
 /// Returns the first two numbers of a kernel's release.
 fn release_number(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
@@ -99,6 +114,7 @@ fn release_number(release: &str) -> Option<(u32, u32)> {
 
 /// Network namespace cookies exist since 5.14, the rest is older; distributions have 5.15.
 const OLDEST_KERNEL: (u32, u32) = (5, 15);
+const FIRST_TCX: (u32, u32) = (6, 6);
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use hawser_sched::PortClass;
 use hawser_sched::connection::ConnectionPolicy;
 use ipnet::IpNet;
 
-use crate::attach::{attach, check_kernel, open_group};
+use crate::attach::{attach, check_kernel, open_group, with_log_if_refused};
 use crate::diag::Diagnosis;
 use crate::maps::{MAPPED, Trie, prefix, replace, replace_trie, snapshot, take};
 use crate::rule_tables::RuleTables;
@@ -88,13 +88,7 @@ impl Capture {
     pub fn start(cgroup: &Path, settings: &Settings) -> Result<Self, CaptureError> {
         check_kernel()?;
         let group = open_group(cgroup)?;
-        match Self::load(&group, settings, VerifierLogLevel::DISABLE) {
-            // Repeat with the verifier's log, which is slow.
-            Err(CaptureError::Refused(_)) => {
-                Self::load(&group, settings, VerifierLogLevel::default())
-            }
-            outcome => outcome,
-        }
+        with_log_if_refused(|words| Self::load(&group, settings, words))
     }
 
     fn load(

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
+use hawser_wire::SynOptionError;
 
 /// Reason why connections cannot be captured.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,15 @@ pub enum CaptureError {
          CONFIG_CGROUP_BPF), or not without CAP_PERFMON: {0}"
     )]
     Refused(String),
+    /// The kernel was built without support for options in TCP headers.
+    #[error(
+        "this kernel can't run the programs that find servers which can bond (CONFIG_BPF_SYSCALL, \
+         CONFIG_CGROUP_BPF), or not without CAP_PERFMON: {0}"
+    )]
+    NoHeaderOptions(String),
+    /// A TCP option cannot say this.
+    #[error(transparent)]
+    Option(#[from] SynOptionError),
     /// A table in the kernel cannot be read or written.
     #[error("a table of the kernel's program: {0}")]
     Table(#[from] MapError),

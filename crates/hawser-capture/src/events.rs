@@ -6,16 +6,16 @@ use std::time::Duration;
 use aya::maps::{HashMap, MapData};
 use hawser_sched::connection::{Class, Reason};
 use hawser_types::{ByteCount, LinkIndex};
-use tokio::io::unix::AsyncFd;
 
 use crate::Bytes;
+use crate::ring::Rows;
 use crate::sys::Ring;
 use crate::tables::{self, EventRow, FlowRow, OriginKey, OriginRow};
 
 /// Stream of events of the kernel's program, in order.
 #[derive(Debug)]
 pub struct Events {
-    ring: AsyncFd<Ring>,
+    rows: Rows,
 }
 
 /// An event of a connection.
@@ -77,38 +77,23 @@ pub struct End {
 
 impl Events {
     pub(crate) fn new(ring: Ring) -> io::Result<Self> {
-        Ok(Self {
-            ring: ring.watch()?,
-        })
+        Rows::watch(ring).map(|rows| Self { rows })
     }
 
     /// Waits for the next event. It is cancel-safe.
     pub async fn next(&mut self) -> io::Result<Event> {
-        loop {
-            let mut guard = self.ring.readable_mut().await?;
-            while let Some(item) = guard.get_inner_mut().next() {
-                if let Some(event) = Event::read(&item) {
-                    return Ok(event);
-                }
-            }
-            guard.clear_ready();
-        }
+        self.rows.next(Event::read).await
     }
 
     /// Returns the next event that has happened already.
     pub fn try_next(&mut self) -> Option<Event> {
-        while let Some(item) = self.ring.get_mut().next() {
-            if let Some(event) = Event::read(&item) {
-                return Some(event);
-            }
-        }
-        None
+        self.rows.try_next(Event::read)
     }
 }
 
 impl Event {
     fn read(bytes: &[u8]) -> Option<Self> {
-        let row = EventRow::read(bytes)?;
+        let row: EventRow = tables::read(bytes)?;
         let connection = Connection::new(row.cookie, &row.flow);
         match row.kind {
             tables::EVENT_CONNECTED => Some(Self::Connected(connection)),

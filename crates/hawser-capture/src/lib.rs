@@ -44,6 +44,7 @@ mod apply;
 mod attach;
 mod capture;
 mod diag;
+mod discovery;
 mod error;
 mod events;
 mod group;
@@ -51,6 +52,7 @@ mod handshake;
 mod maps;
 pub mod process;
 mod recount;
+mod ring;
 mod rule_tables;
 mod rules;
 mod runs;
@@ -62,6 +64,10 @@ mod tables;
 
 pub use apply::RulesInForce;
 pub use capture::{Capture, Counts};
+pub use discovery::{
+    Announcement, Avoidance, Bonds, Discoveries, Discovery, DiscoveryCounts, FrontedPort, Learnt,
+    Middleboxes, Outcome,
+};
 pub use error::CaptureError;
 pub use events::{Connection, End, Event, Events, Origin, OriginTable, Origins};
 pub use group::{RunGroup, mount_point, own_group};

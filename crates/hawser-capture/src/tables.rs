@@ -1,5 +1,5 @@
-//! Structs shared with the kernel's program, as in `bpf/tables.h`. The test `layout` compares the
-//! two.
+//! Structs shared with the kernel's program, as in `bpf/tables.h` and `bpf/discovery.h`. The test
+//! `layout` compares the two sides.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -81,15 +81,28 @@ shared! {
     NameServerRow { address: [u8; 16] }
     NamePort { port: u16, ipv6: u16 }
     EventRow { cookie: u64, at: u64, up: u64, down: u64, kind: u32, latency: u32, flow: FlowRow }
+    AnnouncingRow {
+        netns: u64, everywhere: u32, unused: u32, question: [[u8; QUESTION_ROOM]; OFFERS],
+    }
+    AvoidedKey { remote: [u8; 16], link: u32 }
+    FrontedRow {
+        answer: [u8; ANSWER_ROOM], paper: [u8; 8], bonds: u32, listener: u32, on: u32,
+    }
+    AttemptRow {
+        remote: [u8; 16], question: [u8; QUESTION_ROOM], callbacks: u32, link: u32, written: u32,
+        repeated: u32, port: u16, unused: u16,
+    }
+    LearntRow {
+        cookie: u64, at: u64, kind: u32, length: u32, options: [u8; MAX_OPTIONS],
+        attempt: AttemptRow,
+    }
 }
 
-impl EventRow {
-    /// Reads a row; `None` if `bytes` have another length.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        // SAFETY: there are as many bytes as a row has, and any bytes are one.
-        (bytes.len() == size_of::<Self>())
-            .then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
-    }
+/// Reads a row; `None` if `bytes` have another length.
+pub(crate) fn read<R: aya::Pod>(bytes: &[u8]) -> Option<R> {
+    // SAFETY: there are as many bytes as a row has, and any bytes are one.
+    (bytes.len() == size_of::<R>())
+        .then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
 }
 
 /// Returns an address as 16 bytes, IPv4 mapped into IPv6.
@@ -137,6 +150,24 @@ pub(crate) const FLOW_RELEASED: u32 = 4;
 pub(crate) const EVENT_CONNECTED: u32 = 0;
 pub(crate) const EVENT_ENDED: u32 = 1;
 pub(crate) const EVENT_REFUSED: u32 = 2;
+
+/// Bytes of a SYN's option, and of its answer, with room for padding.
+pub(crate) const QUESTION_ROOM: usize = 12;
+pub(crate) const ANSWER_ROOM: usize = 20;
+/// Bytes of the options of the longest TCP header.
+pub(crate) const MAX_OPTIONS: usize = 40;
+/// Numbers of what a SYN can say; 0 is nothing.
+pub(crate) const OFFER_THERE: u32 = 1;
+pub(crate) const OFFER_BOND: u32 = 2;
+pub(crate) const OFFER_PAPER: u32 = 3;
+pub(crate) const OFFERS: usize = 4;
+
+pub(crate) const BONDS_NONE: u32 = 0;
+pub(crate) const BONDS_HERE: u32 = 1;
+pub(crate) const BONDS_DIVERTED: u32 = 2;
+
+pub(crate) const LEARNT_ANSWERED: u32 = 0;
+pub(crate) const LEARNT_REPEATED: u32 = 1;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Encoding and decoding of varints, records, frames, commands, the join prelude, a TCP option, SCTP
-//! and DNS, with no state.
+//! Encoding and decoding of varints, records, frames, commands, the join prelude, a TCP option,
+//! SCTP and DNS, with no state.
 //!
 //! `docs/protocol.md` is the specification of all but SCTP and DNS; this crate is its only
 //! implementation here. Every decoder takes untrusted bytes: none panics, none allocates more than

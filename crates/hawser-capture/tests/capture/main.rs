@@ -1,13 +1,18 @@
 //! Tests of the programs in the kernel, with real links and programs.
 
+mod bonds;
+mod discovery;
 mod ends;
 mod ground;
 mod life;
+mod meeting;
+mod middleboxes;
 mod names;
 mod placing;
 mod puppet_body;
 mod rules;
 mod stage;
+mod wire;
 
 /// Not a test: the puppet's main function.
 #[test]

@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "../../bpf/discovery.h"
 #include "../../bpf/tables.h"
 
 #define STRUCT(name, type) printf("%s%s %zu", "\n" + first, name, sizeof(struct type)), first = 0
@@ -134,5 +135,35 @@ int main(void)
 	FIELD(event, kind);
 	FIELD(event, latency);
 	FIELD(event, flow);
+	STRUCT("AnnouncingRow", announcing);
+	FIELD(announcing, netns);
+	FIELD(announcing, everywhere);
+	FIELD(announcing, unused);
+	FIELD(announcing, question);
+	STRUCT("AvoidedKey", avoided_key);
+	FIELD(avoided_key, remote);
+	FIELD(avoided_key, link);
+	STRUCT("FrontedRow", fronted);
+	FIELD(fronted, answer);
+	FIELD(fronted, paper);
+	FIELD(fronted, bonds);
+	FIELD(fronted, listener);
+	FIELD(fronted, on);
+	STRUCT("AttemptRow", attempt);
+	FIELD(attempt, remote);
+	FIELD(attempt, question);
+	FIELD(attempt, callbacks);
+	FIELD(attempt, link);
+	FIELD(attempt, written);
+	FIELD(attempt, repeated);
+	FIELD(attempt, port);
+	FIELD(attempt, unused);
+	STRUCT("LearntRow", learnt);
+	FIELD(learnt, cookie);
+	FIELD(learnt, at);
+	FIELD(learnt, kind);
+	FIELD(learnt, length);
+	FIELD(learnt, options);
+	FIELD(learnt, attempt);
 	return 0;
 }

@@ -1,0 +1,241 @@
+//! Capability in the handshake: which servers can bond is found out with the SYN.
+
+mod learnt;
+mod middleboxes;
+mod options;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::programs::{CgroupAttachMode, Program, SchedClassifier, SockOps, TcAttachType, tc};
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
+use hawser_types::LinkIndex;
+
+use crate::CaptureError;
+use crate::attach::{check_kernel, has_tcx, open_group, with_log_if_refused};
+use crate::maps::{replace, take};
+use crate::sys::{self, Ring};
+use crate::tables::{self, AnnouncingRow, AvoidedKey, FrontedRow, PeerKey};
+
+pub use learnt::{Discoveries, Learnt, Outcome};
+pub use middleboxes::{Avoidance, Middleboxes};
+pub use options::{Announcement, Bonds, FrontedPort};
+
+/// The programs in the kernel that tell servers in the SYN that this host can bond, and answer such
+/// SYNs.
+///
+/// They work for the sockets of a control group and its descendants in the caller's network
+/// namespace, and do nothing until they are told to. Whatever goes wrong with them, the connection
+/// is made without the option. Nothing is pinned: all ends when this is dropped.
+///
+/// A listener answers if its port was among those of [`Self::set_fronted`] at `listen(2)`.
+#[derive(Debug)]
+pub struct Discovery {
+    /// The loaded programs and their attachments.
+    programs: Ebpf,
+    tables: Tables,
+    row: AnnouncingRow,
+    events: Option<Ring>,
+}
+
+struct Tables {
+    announcing: Array<MapData, AnnouncingRow>,
+    destinations: HashMap<MapData, PeerKey, u32>,
+    sockets: HashMap<MapData, u64, u32>,
+    avoided: HashMap<MapData, AvoidedKey, u64>,
+    fronted: HashMap<MapData, u32, FrontedRow>,
+    tally: PerCpuArray<MapData, u64>,
+}
+
+/// Counters of the programs since their start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct DiscoveryCounts {
+    /// SYNs that left with the option.
+    pub asked: u64,
+    /// SYN-ACKs of fronted ports that left with the option.
+    pub answered: u64,
+    /// SYN-ACKs of fronted ports without it: the SYN had none, or they were sent again.
+    pub unanswered: u64,
+    /// SYNs and SYN-ACKs whose other options left no room.
+    pub no_room: u64,
+    /// Events lost for lack of room.
+    pub lost_events: u64,
+}
+
+impl Discovery {
+    /// Loads the programs and attaches them to the control group at `cgroup`, a folder in a version
+    /// 2 hierarchy; [`crate::mount_point`] is all of the system. Needs the rights and the kernel of
+    /// [`crate::Capture::start`].
+    pub fn start(cgroup: &Path) -> Result<Self, CaptureError> {
+        check_kernel()?;
+        let group = open_group(cgroup)?;
+        with_log_if_refused(|words| Self::load(&group, words)).map_err(|error| match error {
+            CaptureError::Refused(reason) => CaptureError::NoHeaderOptions(reason),
+            other => other,
+        })
+    }
+
+    fn load(group: &File, words: VerifierLogLevel) -> Result<Self, CaptureError> {
+        let mut programs = EbpfLoader::new().verifier_log_level(words).load(OBJECT)?;
+        let mut tables = Tables::of(&mut programs)?;
+        let events = Ring(RingBuf::try_from(take(&mut programs, "LEARNT")?)?);
+        let socket =
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(CaptureError::system("a socket"))?;
+        let namespace = sys::namespace_cookie(&socket);
+        let row = AnnouncingRow {
+            netns: namespace.map_err(CaptureError::system("the network namespace's cookie"))?,
+            question: options::questions(1)?,
+            ..AnnouncingRow::default()
+        };
+        tables.announcing.set(0, row, 0)?;
+        let handshake: &mut SockOps = program(&mut programs, HANDSHAKE)?.try_into()?;
+        handshake.load()?;
+        handshake.attach(group, CgroupAttachMode::Single)?;
+        Ok(Self {
+            programs,
+            tables,
+            row,
+            events: Some(events),
+        })
+    }
+
+    /// Sets the number of this host's interfaces, 1 to 99, as SYNs tell it.
+    pub fn set_interfaces(&mut self, interfaces: u8) -> Result<(), CaptureError> {
+        self.row.question = options::questions(interfaces)?;
+        Ok(self.tables.announcing.set(0, self.row, 0)?)
+    }
+
+    /// Sets what SYNs to all destinations say, but for loopback and for those of
+    /// [`Self::set_destinations`].
+    pub fn set_everywhere(&mut self, says: Option<Announcement>) -> Result<(), CaptureError> {
+        self.row.everywhere = says.map_or(0, Announcement::number);
+        Ok(self.tables.announcing.set(0, self.row, 0)?)
+    }
+
+    /// Sets what SYNs to these destinations say, `None` being nothing; port 0 stands for all ports.
+    /// Replaces the earlier set, which holds 4096.
+    pub fn set_destinations(
+        &mut self,
+        destinations: &[(SocketAddr, Option<Announcement>)],
+    ) -> Result<(), CaptureError> {
+        let row = |(to, says): &(SocketAddr, Option<Announcement>)| {
+            let key = PeerKey {
+                remote: tables::mapped(to.ip()),
+                port: to.port().into(),
+            };
+            (key, says.map_or(0, Announcement::number))
+        };
+        replace(&mut self.tables.destinations, destinations.iter().map(row))
+    }
+
+    /// Sets what the next SYN of a socket says, whatever its destination; to be called before it
+    /// connects.
+    pub fn announce_on(
+        &mut self,
+        socket: impl AsFd,
+        says: Option<Announcement>,
+    ) -> Result<(), CaptureError> {
+        let cookie =
+            sys::socket_cookie(socket).map_err(CaptureError::system("a socket's cookie"))?;
+        let number = says.map_or(0, Announcement::number);
+        Ok(self.tables.sockets.insert(cookie, number, 0)?)
+    }
+
+    /// Sends no option where [`Middleboxes`] says so.
+    pub fn avoid(&mut self, avoidance: &Avoidance) -> Result<(), CaptureError> {
+        let key = AvoidedKey {
+            remote: avoidance.to.map_or([0; 16], tables::mapped),
+            link: avoidance.link.map_or(0, LinkIndex::value),
+        };
+        let span = u64::try_from(avoidance.span.as_nanos()).unwrap_or(u64::MAX);
+        let until = sys::monotonic_nanos().saturating_add(span);
+        Ok(self.tables.avoided.insert(key, until, 0)?)
+    }
+
+    /// Sets the ports whose listeners answer. Replaces the earlier set; listeners on ports that
+    /// leave it answer no more. 1024 ports can ever have been in it.
+    pub fn set_fronted(&mut self, ports: &[FrontedPort]) -> Result<(), CaptureError> {
+        // A listener keeps its callbacks, and sockets that it accepts are still to lose them.
+        let earlier: Vec<u32> = self.tables.fronted.keys().collect::<Result<_, _>>()?;
+        let listeners = ports.iter().filter_map(|port| port.bonds.listener());
+        let off = earlier.into_iter().chain(listeners.map(u32::from));
+        let mut rows: BTreeMap<u32, FrontedRow> = off.map(|it| (it, Default::default())).collect();
+        for port in ports {
+            rows.insert(port.port.into(), port.row()?);
+        }
+        replace(&mut self.tables.fronted, rows.into_iter())
+    }
+
+    /// Diverts what [`Bonds::Diverted`] says on this interface too, until this is dropped.
+    pub fn divert_on(&mut self, interface: &str) -> Result<(), CaptureError> {
+        if !has_tcx() {
+            // It may be there already, also for others, and stays.
+            let _ = tc::qdisc_add_clsact(interface);
+        }
+        let divert: &mut SchedClassifier = program(&mut self.programs, DIVERT)?.try_into()?;
+        if divert.fd().is_err() {
+            divert.load()?;
+        }
+        divert.attach(interface, TcAttachType::Ingress)?;
+        Ok(())
+    }
+
+    /// Returns the stream of what handshakes have shown; `None` the second time. Needs a tokio
+    /// runtime with I/O.
+    pub fn discoveries(&mut self) -> Result<Option<Discoveries>, CaptureError> {
+        let events = self.events.take().map(Discoveries::new).transpose();
+        events.map_err(CaptureError::system("the ring of events"))
+    }
+
+    /// Returns the programs' counters.
+    pub fn counts(&self) -> Result<DiscoveryCounts, CaptureError> {
+        let count = |index: u32| -> Result<u64, CaptureError> {
+            Ok(self.tables.tally.get(&index, 0)?.iter().sum())
+        };
+        Ok(DiscoveryCounts {
+            lost_events: count(0)?,
+            asked: count(1)?,
+            no_room: count(2)?,
+            answered: count(3)?,
+            unanswered: count(4)?,
+        })
+    }
+}
+
+impl Tables {
+    fn of(programs: &mut Ebpf) -> Result<Self, CaptureError> {
+        Ok(Self {
+            announcing: Array::try_from(take(programs, "ANNOUNCING")?)?,
+            destinations: HashMap::try_from(take(programs, "DESTINATIONS")?)?,
+            sockets: HashMap::try_from(take(programs, "SOCKETS")?)?,
+            avoided: HashMap::try_from(take(programs, "AVOIDED")?)?,
+            fronted: HashMap::try_from(take(programs, "FRONTED")?)?,
+            tally: PerCpuArray::try_from(take(programs, "TALLY")?)?,
+        })
+    }
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+/// A program of the object by its name.
+fn program<'a>(
+    programs: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut Program, CaptureError> {
+    let missing = || CaptureError::Refused(format!("the object has no program {name}"));
+    programs.program_mut(name).ok_or_else(missing)
+}
+
+const HANDSHAKE: &str = "handshake";
+const DIVERT: &str = "divert";
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/discovery.o");

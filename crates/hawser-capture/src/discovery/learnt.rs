@@ -1,0 +1,172 @@
+use std::io;
+use std::net::SocketAddr;
+
+use hawser_types::LinkIndex;
+use hawser_wire::{Heard, OfferForm, SynOption, SynOptionError};
+
+use crate::ring::Rows;
+use crate::sys::Ring;
+use crate::tables::{self, LearntRow};
+
+/// Stream of what handshakes have shown, in order.
+#[derive(Debug)]
+pub struct Discoveries {
+    rows: Rows,
+}
+
+/// What a handshake has shown of a destination to which this host announced itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learnt {
+    /// Cookie of the socket, which is never reused.
+    pub cookie: u64,
+    /// The destination.
+    pub to: SocketAddr,
+    /// Link to which the socket was bound.
+    pub link: Option<LinkIndex>,
+    /// Form of the option in the SYN.
+    pub form: OfferForm,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of an option in a SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The SYN-ACK has the answer.
+    Answered(SynOption),
+    /// The SYN-ACK has no option: the server cannot bond, or a middlebox took the option out.
+    Plain,
+    /// The SYN-ACK has an option that answers another SYN, or is the SYN's own: a middlebox sent it
+    /// back.
+    Echoed,
+    /// The SYN-ACK has an option that cannot be read.
+    Unreadable(SynOptionError),
+    /// Nothing came in time, and the SYN went again, without the option. It may have been lost, or
+    /// dropped for the option. If the first SYN is answered after all, that follows.
+    Repeated,
+}
+
+impl Discoveries {
+    pub(super) fn new(ring: Ring) -> io::Result<Self> {
+        Rows::watch(ring).map(|rows| Self { rows })
+    }
+
+    /// Waits for the next. It is cancel-safe.
+    pub async fn next(&mut self) -> io::Result<Learnt> {
+        self.rows.next(Learnt::read).await
+    }
+
+    /// Returns the next that is there already.
+    pub fn try_next(&mut self) -> Option<Learnt> {
+        self.rows.try_next(Learnt::read)
+    }
+}
+
+impl Learnt {
+    /// Returns what this says of the destination, without the way there. Without an answer it is
+    /// not known whether the destination can bond.
+    pub fn heard(&self) -> Heard {
+        Heard {
+            to: self.to,
+            offer: match self.outcome {
+                Outcome::Answered(answer) => Some(answer.offer),
+                _ => None,
+            },
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Self::new(&tables::read(bytes)?)
+    }
+
+    /// Returns what a row says; `None` if it says nothing new.
+    fn new(row: &LearntRow) -> Option<Self> {
+        let attempt = &row.attempt;
+        let syn = SynOption::find(&attempt.question).ok()??;
+        let options = row.options.get(..row.length as usize)?;
+        let outcome = match row.kind {
+            tables::LEARNT_REPEATED => Outcome::Repeated,
+            tables::LEARNT_ANSWERED => Outcome::of(&syn, options),
+            _ => return None,
+        };
+        // This SYN-ACK answers the second SYN, which asked nothing.
+        if outcome == Outcome::Plain && attempt.repeated != 0 {
+            return None;
+        }
+        Some(Self {
+            cookie: row.cookie,
+            to: SocketAddr::new(tables::unmapped(attempt.remote), attempt.port),
+            link: (attempt.link != 0).then(|| LinkIndex::new(attempt.link)),
+            form: syn.offer.form,
+            outcome,
+        })
+    }
+}
+
+impl Outcome {
+    fn of(syn: &SynOption, options: &[u8]) -> Self {
+        match SynOption::find(options) {
+            Ok(Some(answer)) if answer.is_answer_to(syn) => Self::Answered(answer),
+            Ok(Some(_)) => Self::Echoed,
+            Ok(None) => Self::Plain,
+            Err(error) => Self::Unreadable(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kind: u32, repeated: u32, options: &[u8]) -> LearntRow {
+        let mut row = LearntRow {
+            cookie: 7,
+            kind,
+            length: options.len() as u32,
+            ..LearntRow::default()
+        };
+        row.options[..options.len()].copy_from_slice(options);
+        row.attempt.remote = tables::mapped("192.0.2.1".parse().unwrap());
+        row.attempt.port = 443;
+        row.attempt.link = 3;
+        row.attempt.repeated = repeated;
+        row.attempt.question[..8].copy_from_slice(b"\xfe\x08024711");
+        row
+    }
+
+    fn outcome(kind: u32, repeated: u32, options: &[u8]) -> Option<Outcome> {
+        Learnt::new(&row(kind, repeated, options)).map(|learnt| learnt.outcome)
+    }
+
+    #[test]
+    fn an_answer_is_told_from_an_echo_and_from_none() {
+        let answered = Learnt::new(&row(0, 0, b"\x02\x04\x05\xb4\xfe\x08035288")).unwrap();
+        assert_eq!(answered.to, "192.0.2.1:443".parse().unwrap());
+        assert_eq!(answered.link, Some(LinkIndex::new(3)));
+        let offer = answered.heard().offer.unwrap();
+        assert_eq!((offer.form, offer.interfaces), (OfferForm::Paper, 3));
+        assert_eq!(outcome(0, 0, b"\xfe\x08024711"), Some(Outcome::Echoed));
+        assert_eq!(outcome(0, 0, b"\xfe\x08034711"), Some(Outcome::Echoed));
+        assert_eq!(outcome(0, 0, b"\x02\x04\x05\xb4"), Some(Outcome::Plain));
+        let unreadable = Outcome::Unreadable(SynOptionError::Digit(b'x'));
+        assert_eq!(outcome(0, 0, b"\xfe\x0803528x"), Some(unreadable));
+    }
+
+    #[test]
+    fn what_answers_a_second_syn_says_nothing_unless_it_answers_the_first() {
+        assert_eq!(outcome(1, 1, b""), Some(Outcome::Repeated));
+        assert_eq!(outcome(0, 1, b"\x02\x04\x05\xb4"), None);
+        let late = outcome(0, 1, b"\xfe\x08035288");
+        assert!(matches!(late, Some(Outcome::Answered(_))), "{late:?}");
+    }
+
+    #[test]
+    fn rows_that_no_program_writes_are_passed_over() {
+        assert_eq!(outcome(2, 0, b""), None);
+        let mut long = row(0, 0, b"");
+        long.length = 41;
+        assert_eq!(Learnt::new(&long), None);
+        assert_eq!(Learnt::new(&LearntRow::default()), None);
+        assert_eq!(Learnt::read(&[0; 3]), None);
+    }
+}

@@ -1,0 +1,270 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hawser_types::{Instant, LinkIndex};
+
+use super::{Learnt, Outcome};
+
+/// Where the option does not get through: middleboxes drop SYNs that have it, take it out, or send
+/// it back. It is remembered by link and destination, for ten minutes first, and for twice as long
+/// each further time, up to a day.
+///
+/// A SYN that had to be repeated may as well have been lost. That costs no more than the option for
+/// a time, so it counts. After three destinations in a row on a link, without one that answered a
+/// SYN with the option, the link is at fault, and no destination is asked over it.
+///
+/// An answer without the option is no fault, unless the destination has shown over another link
+/// that it can bond.
+#[derive(Debug, Default)]
+pub struct Middleboxes {
+    faults: BTreeMap<Place, Fault>,
+    /// Destinations that had to be asked again, since the link has last let an option through.
+    in_a_row: BTreeMap<Option<LinkIndex>, BTreeSet<IpAddr>>,
+    /// Destinations that can bond, with the time of their last answer.
+    bonding: BTreeMap<SocketAddr, Instant>,
+}
+
+/// Where there is to be no option, and for how long from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avoidance {
+    /// The link; `None` for sockets that are bound to none.
+    pub link: Option<LinkIndex>,
+    /// The destination; `None` for all.
+    pub to: Option<IpAddr>,
+    /// How long.
+    pub span: Duration,
+}
+
+type Place = (Option<LinkIndex>, Option<IpAddr>);
+
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    until: Instant,
+    span: Duration,
+}
+
+impl Middleboxes {
+    /// Tells whether a SYN over this link to this destination may have the option.
+    pub fn may_ask(&self, now: Instant, link: Option<LinkIndex>, to: IpAddr) -> bool {
+        let is_fault = |place: Place| self.faults.get(&place).is_some_and(|it| now < it.until);
+        !is_fault((link, None)) && !is_fault((link, Some(to)))
+    }
+
+    /// Takes what a handshake has shown; returns what is to be avoided from now on.
+    pub fn handle_learnt(&mut self, now: Instant, learnt: &Learnt) -> Vec<Avoidance> {
+        let place = (learnt.link, Some(learnt.to.ip()));
+        match learnt.outcome {
+            Outcome::Answered(_) => {
+                self.bonding.insert(learnt.to, now);
+                limit(&mut self.bonding, |at| *at);
+                self.let_through(place);
+                Vec::new()
+            }
+            Outcome::Plain if self.bonding.contains_key(&learnt.to) => self.on_fault(now, place),
+            Outcome::Plain => {
+                self.let_through(place);
+                Vec::new()
+            }
+            Outcome::Echoed | Outcome::Unreadable(_) => self.on_fault(now, place),
+            Outcome::Repeated => self.on_repeated(now, place, learnt.to.ip()),
+        }
+    }
+
+    /// Forgets what was learnt over a link whose network has changed.
+    pub fn forget_link(&mut self, link: Option<LinkIndex>) {
+        self.faults.retain(|(of, _), _| *of != link);
+        self.in_a_row.remove(&link);
+    }
+
+    fn let_through(&mut self, place: Place) {
+        self.faults.remove(&place);
+        self.in_a_row.remove(&place.0);
+    }
+
+    fn on_repeated(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
+        let mut found = self.on_fault(now, place);
+        let in_a_row = self.in_a_row.entry(place.0).or_default();
+        in_a_row.insert(to);
+        if in_a_row.len() >= LINK_AT_FAULT {
+            in_a_row.clear();
+            found.extend(self.on_fault(now, (place.0, None)));
+        }
+        while self.in_a_row.len() > MAX_LINKS {
+            self.in_a_row.pop_first();
+        }
+        found
+    }
+
+    fn on_fault(&mut self, now: Instant, place: Place) -> Vec<Avoidance> {
+        let before = self.faults.get(&place).map(|fault| fault.span * 2);
+        let span = before.unwrap_or(FIRST_SPAN).min(MAX_SPAN);
+        let fault = Fault {
+            until: now + span,
+            span,
+        };
+        self.faults.insert(place, fault);
+        limit(&mut self.faults, |fault| fault.until);
+        let (link, to) = place;
+        vec![Avoidance { link, to, span }]
+    }
+}
+
+/// Drops the entry with the earliest time from a table that is full.
+fn limit<K: Ord + Copy, V>(table: &mut BTreeMap<K, V>, time: impl Fn(&V) -> Instant) {
+    if table.len() > MAX_ENTRIES {
+        let first = table.iter().min_by_key(|(_, value)| time(value));
+        if let Some(key) = first.map(|(key, _)| *key) {
+            table.remove(&key);
+        }
+    }
+}
+
+const FIRST_SPAN: Duration = Duration::from_secs(10 * 60);
+const MAX_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
+/// Destinations in a row after which their link is at fault.
+const LINK_AT_FAULT: usize = 3;
+const MAX_ENTRIES: usize = 1024;
+const MAX_LINKS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use hawser_wire::{Offer, OfferForm, SynOption};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WEST: Option<LinkIndex> = Some(LinkIndex::new(2));
+    const EAST: Option<LinkIndex> = Some(LinkIndex::new(3));
+
+    fn answered() -> Outcome {
+        Outcome::Answered(SynOption {
+            offer: Offer {
+                form: OfferForm::Paper,
+                version: 0,
+                interfaces: 2,
+                key_hint: None,
+            },
+            bond: true,
+            connection: 1,
+        })
+    }
+
+    fn learnt(link: Option<LinkIndex>, host: u8, outcome: Outcome) -> Learnt {
+        Learnt {
+            cookie: 1,
+            to: SocketAddr::from(([192, 0, 2, host], 443)),
+            link,
+            form: OfferForm::Binary,
+            outcome,
+        }
+    }
+
+    fn ip(host: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, host])
+    }
+
+    fn at(minutes: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(60 * minutes)
+    }
+
+    #[test]
+    fn a_repeated_syn_is_remembered_for_its_link_and_destination_alone() {
+        let mut boxes = Middleboxes::default();
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Repeated));
+        let expected = Avoidance {
+            link: WEST,
+            to: Some(ip(1)),
+            span: FIRST_SPAN,
+        };
+        assert_eq!(found, [expected]);
+        assert!(!boxes.may_ask(at(9), WEST, ip(1)));
+        assert!(boxes.may_ask(at(9), WEST, ip(2)));
+        assert!(boxes.may_ask(at(9), EAST, ip(1)));
+        assert!(boxes.may_ask(at(10), WEST, ip(1)));
+    }
+
+    #[test]
+    fn it_lasts_twice_as_long_each_time_and_a_day_at_most_until_an_answer() {
+        let mut boxes = Middleboxes::default();
+        let mut spans = Vec::new();
+        for _ in 0..9 {
+            let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Echoed));
+            spans.push(found[0].span.as_secs() / 60);
+        }
+        assert_eq!(spans, [10, 20, 40, 80, 160, 320, 640, 1280, 1440]);
+        assert!(
+            boxes
+                .handle_learnt(at(0), &learnt(WEST, 1, answered()))
+                .is_empty()
+        );
+        assert!(boxes.may_ask(at(0), WEST, ip(1)));
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Echoed));
+        assert_eq!(found[0].span, FIRST_SPAN);
+    }
+
+    #[test]
+    fn three_destinations_in_a_row_make_the_link_at_fault() {
+        let mut boxes = Middleboxes::default();
+        for host in [1, 2] {
+            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::Repeated));
+        }
+        // One that lets the option through begins the row anew.
+        boxes.handle_learnt(at(0), &learnt(WEST, 9, Outcome::Plain));
+        for host in [3, 4, 4] {
+            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::Repeated));
+        }
+        assert!(boxes.may_ask(at(0), WEST, ip(200)));
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 5, Outcome::Repeated));
+        assert_eq!(found[1].to, None);
+        assert!(!boxes.may_ask(at(0), WEST, ip(200)));
+        assert!(boxes.may_ask(at(0), EAST, ip(200)));
+        boxes.forget_link(WEST);
+        assert!(boxes.may_ask(at(0), WEST, ip(5)));
+    }
+
+    #[test]
+    fn a_missing_option_is_a_fault_only_of_a_destination_that_can_bond() {
+        let mut boxes = Middleboxes::default();
+        assert!(
+            boxes
+                .handle_learnt(at(0), &learnt(WEST, 1, Outcome::Plain))
+                .is_empty()
+        );
+        assert!(boxes.may_ask(at(0), WEST, ip(1)));
+        boxes.handle_learnt(at(0), &learnt(EAST, 1, answered()));
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Plain));
+        assert_eq!(found.len(), 1);
+        assert!(!boxes.may_ask(at(0), WEST, ip(1)));
+        assert!(boxes.may_ask(at(0), EAST, ip(1)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+
+        #[test]
+        fn its_memory_is_bounded(
+            events in proptest::collection::vec((0u32..200, any::<u32>(), 0u8..4), 0..4000),
+        ) {
+            let mut boxes = Middleboxes::default();
+            for (link, to, outcome) in events {
+                let mut it = learnt(Some(LinkIndex::new(link)), 1, Outcome::Repeated);
+                it.to.set_ip(IpAddr::from(to.to_be_bytes()));
+                it.outcome = match outcome {
+                    0 => answered(),
+                    1 => Outcome::Plain,
+                    2 => Outcome::Echoed,
+                    _ => Outcome::Repeated,
+                };
+                for avoidance in boxes.handle_learnt(at(0), &it) {
+                    prop_assert!(avoidance.span <= MAX_SPAN);
+                }
+            }
+            prop_assert!(boxes.faults.len() <= MAX_ENTRIES);
+            prop_assert!(boxes.bonding.len() <= MAX_ENTRIES);
+            prop_assert!(boxes.in_a_row.len() <= MAX_LINKS);
+            let rows = boxes.in_a_row.values();
+            prop_assert!(rows.map(BTreeSet::len).all(|length| length < LINK_AT_FAULT));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What SYNs and SYN-ACKs say.
+
+use hawser_wire::{KeyHint, Offer, OfferForm, SynOption, SynOptionBytes};
+
+use crate::CaptureError;
+use crate::tables::{self, FrontedRow, OFFERS};
+
+/// What a SYN says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announcement {
+    /// Bonding is there. The connection itself is an ordinary one.
+    There,
+    /// This connection wants to be bonded.
+    Bond,
+    /// The same in the paper's form, which always means that.
+    ///
+    /// Source: BATCP §3.1.
+    BondAsInPaper,
+}
+
+/// A port whose service can be reached over all links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontedPort {
+    /// The port.
+    pub port: u16,
+    /// Number of interfaces of this host, 1 to 99.
+    pub interfaces: u8,
+    /// Hint at the key that clients will meet.
+    pub key_hint: KeyHint,
+    /// What becomes of SYNs that want their connection bonded.
+    pub bonds: Bonds,
+}
+
+/// What becomes of SYNs that want their connection bonded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bonds {
+    /// They go to the service as all others do. The answer says that bonding is there; in the
+    /// paper's form there is none.
+    Refused,
+    /// The listener on the port is Hawser's own.
+    Here,
+    /// Hawser listens on this other port, on all addresses of the host, and gets those that come
+    /// in over interfaces of [`crate::Discovery::divert_on`].
+    Diverted(u16),
+}
+
+impl Announcement {
+    pub(super) const fn number(self) -> u32 {
+        match self {
+            Self::There => tables::OFFER_THERE,
+            Self::Bond => tables::OFFER_BOND,
+            Self::BondAsInPaper => tables::OFFER_PAPER,
+        }
+    }
+
+    /// Returns the option of such a SYN, before its connection has a number.
+    fn question(self, interfaces: u8) -> Result<SynOptionBytes, CaptureError> {
+        let form = match self {
+            Self::BondAsInPaper => OfferForm::Paper,
+            Self::There | Self::Bond => OfferForm::Binary,
+        };
+        option(form, self != Self::There, interfaces, None)
+    }
+}
+
+impl FrontedPort {
+    pub(super) fn row(&self) -> Result<FrontedRow, CaptureError> {
+        // The program puts in the SYN's number and flag.
+        let answer = option(
+            OfferForm::Binary,
+            false,
+            self.interfaces,
+            Some(self.key_hint),
+        )?;
+        let paper = option(OfferForm::Paper, true, self.interfaces, None)?;
+        Ok(FrontedRow {
+            answer: padded(&answer),
+            paper: padded(&paper),
+            bonds: self.bonds.number(),
+            listener: self.bonds.listener().unwrap_or(0).into(),
+            on: 1,
+        })
+    }
+}
+
+impl Bonds {
+    pub(super) const fn number(self) -> u32 {
+        match self {
+            Self::Refused => tables::BONDS_NONE,
+            Self::Here => tables::BONDS_HERE,
+            Self::Diverted(_) => tables::BONDS_DIVERTED,
+        }
+    }
+
+    pub(super) const fn listener(self) -> Option<u16> {
+        match self {
+            Self::Diverted(port) => Some(port),
+            Self::Refused | Self::Here => None,
+        }
+    }
+}
+
+pub(super) fn questions(
+    interfaces: u8,
+) -> Result<[[u8; tables::QUESTION_ROOM]; OFFERS], CaptureError> {
+    let mut questions = [[0; tables::QUESTION_ROOM]; OFFERS];
+    for says in [
+        Announcement::There,
+        Announcement::Bond,
+        Announcement::BondAsInPaper,
+    ] {
+        questions[says.number() as usize] = padded(&says.question(interfaces)?);
+    }
+    Ok(questions)
+}
+
+fn option(
+    form: OfferForm,
+    bond: bool,
+    interfaces: u8,
+    key_hint: Option<KeyHint>,
+) -> Result<SynOptionBytes, CaptureError> {
+    let version = match form {
+        OfferForm::Paper => 0,
+        OfferForm::Binary => SynOption::VERSION,
+    };
+    let option = SynOption {
+        offer: Offer {
+            form,
+            version,
+            interfaces,
+            key_hint,
+        },
+        bond,
+        connection: 0,
+    };
+    Ok(option.encode()?)
+}
+
+/// Returns an option with the padding of its room, which is long enough for it.
+fn padded<const N: usize>(option: &SynOptionBytes) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (to, from) in bytes.iter_mut().zip(option.as_ref()) {
+        *to = *from;
+    }
+    bytes
+}

@@ -1,0 +1,128 @@
+//! Two hosts that find out in the handshake whether they can bond.
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use hawser_capture::{
+    Announcement, Bonds, CaptureError, Discoveries, Discovery, FrontedPort, Learnt, Outcome,
+    own_group,
+};
+use hawser_wire::KeyHint;
+use socket2::{Domain, SockRef, Socket, Type};
+
+use crate::ground::*;
+use crate::wire::{Segment, Wire};
+
+pub(crate) const PORT: u16 = 443;
+pub(crate) const HINT: KeyHint = KeyHint(*b"key-hint");
+
+/// Two hosts, the programs of this one, and what passes its interfaces.
+pub(crate) struct Meeting {
+    pub(crate) ground: Ground,
+    pub(crate) client: Discovery,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) learnt: Discoveries,
+    pub(crate) wire: Wire,
+}
+
+impl Meeting {
+    /// `None`, with a report, where the machine forbids the test.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        let test = format!("capture::{test}");
+        let ground = Ground::new(&test)?;
+        let mut client = match started() {
+            Ok(client) => client,
+            Err(
+                error @ (CaptureError::NotPermitted(_)
+                | CaptureError::NoControlGroups
+                | CaptureError::KernelTooOld { .. }),
+            ) => {
+                hawser_skip::skip(&test, &error.to_string());
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        client.set_interfaces(2).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let learnt = {
+            let _inside = runtime.enter();
+            client.discoveries().unwrap().unwrap()
+        };
+        Some(Self {
+            ground,
+            client,
+            runtime,
+            learnt,
+            wire: Wire::new(),
+        })
+    }
+
+    /// Starts the programs at the server, which front the port, and then its service.
+    pub(crate) fn fronted(&self, bonds: Bonds) -> (Discovery, TcpListener) {
+        self.ground.at_server(move || {
+            let mut server = started().unwrap();
+            let port = FrontedPort {
+                port: PORT,
+                interfaces: 3,
+                key_hint: HINT,
+                bonds,
+            };
+            server.set_fronted(&[port]).unwrap();
+            (server, TcpListener::bind(("::", PORT)).unwrap())
+        })
+    }
+
+    /// Starts a service at a server without Hawser.
+    pub(crate) fn legacy(&self) -> TcpListener {
+        self.ground
+            .at_server(|| TcpListener::bind(("::", PORT)).unwrap())
+    }
+
+    /// Connects, ends the connection by a reset, and returns what has passed.
+    pub(crate) fn connect(&self, to: SocketAddr) -> Vec<Segment> {
+        self.wire.segments(PORT);
+        let stream = TcpStream::connect(to).unwrap();
+        SockRef::from(&stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        drop(stream);
+        self.wire.segments(PORT)
+    }
+
+    pub(crate) fn next(&mut self) -> Learnt {
+        let next = async { tokio::time::timeout(PATIENCE, self.learnt.next()).await };
+        self.runtime.block_on(next).unwrap().unwrap()
+    }
+
+    /// Connects over a link with this in the SYN; returns the connection and what came of it.
+    pub(crate) fn connect_saying(
+        &mut self,
+        says: Announcement,
+        link: &str,
+        to: SocketAddr,
+    ) -> (TcpStream, Outcome) {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
+        socket.bind_device(Some(link.as_bytes())).unwrap();
+        self.client.announce_on(&socket, Some(says)).unwrap();
+        socket.connect(&to.into()).unwrap();
+        (socket.into(), self.next().outcome)
+    }
+}
+
+pub(crate) fn started() -> Result<Discovery, CaptureError> {
+    Discovery::start(&own_group()?)
+}
+
+pub(crate) fn servers() -> [SocketAddr; 2] {
+    [SERVER4, SERVER6].map(|server| SocketAddr::new(server.parse::<IpAddr>().unwrap(), PORT))
+}
+
+/// Kinds of the segments of a connection that is ended by a reset.
+pub(crate) fn assert_usual(segments: &[Segment]) {
+    let flags: Vec<_> = segments.iter().map(|it| (it.syn, it.ack)).collect();
+    let usual = [(true, false), (true, true), (false, true), (false, true)];
+    assert_eq!(flags, usual, "SYN, SYN-ACK, ACK, RST and ACK");
+}
