@@ -6,6 +6,7 @@
 mod directory;
 mod enclosed;
 mod events;
+mod front;
 mod kill_switch;
 mod manual;
 mod peers;
@@ -33,6 +34,7 @@ use shared::{link_name, network, socket_address};
 pub(crate) use directory::{DirectoryArgs, RegistrationArgs};
 pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
+pub(crate) use front::{DiscoveryArgs, FrontArgs};
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use peers::{KeySource, PeersAction, PeersArgs};
@@ -210,6 +212,9 @@ pub(crate) struct ServeArgs {
     /// Pass bytes on between clients that know each other by name and are both behind NAT
     #[arg(long)]
     pub(crate) meet: bool,
+    /// Services of this machine.
+    #[command(flatten)]
+    pub(crate) front: FrontArgs,
     /// The directory beside the gateway.
     #[command(flatten)]
     pub(crate) directory: DirectoryArgs,
@@ -296,6 +301,9 @@ pub(crate) struct UpArgs {
     /// The name of this host.
     #[command(flatten)]
     pub(crate) registration: RegistrationArgs,
+    /// Servers that were never met.
+    #[command(flatten)]
+    pub(crate) discovery: DiscoveryArgs,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7480
     #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
     pub(crate) web: Option<SocketAddr>,
@@ -424,6 +432,7 @@ impl ServeArgs {
             config.packet_pool.clone_from(&self.packet_pool);
         }
         config.meet |= self.meet;
+        self.front.apply_to(&mut config.front);
         config.web = self.web.or(config.web);
     }
 }
@@ -469,6 +478,7 @@ impl UpArgs {
             config.no_password = true;
         }
         self.registration.apply_to(config);
+        self.discovery.apply_to(config);
         config.kill_switch |= self.kill_switch;
         if !self.kill_switch_allow.is_empty() {
             config.kill_switch_allow.clone_from(&self.kill_switch_allow);

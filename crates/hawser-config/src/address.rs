@@ -5,6 +5,9 @@ use std::str::FromStr;
 use hawser_types::{Host, HostPortParts, PortPart};
 use ipnet::IpNet;
 
+use crate::ConfigError;
+use crate::document::Field;
+
 /// A host to connect to, with an optional port: `gw.example`, `gw.example:7443`, `203.0.113.5`,
 /// `[2001:db8::1]:7443`, `2001:db8::1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +34,11 @@ impl HostPort {
             Host::Name(_) => None,
         }
     }
+}
+
+/// Reads an address to listen at; port 0 lets the system choose.
+pub(crate) fn read_listen(field: &Field<'_>) -> Result<SocketAddr, ConfigError> {
+    field.parse("an address and a port such as \"127.0.0.1:1080\" or \"[::]:7443\"")
 }
 
 impl From<SocketAddr> for HostPort {

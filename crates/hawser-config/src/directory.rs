@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use hawser_types::Host;
 
 use crate::ConfigError;
+use crate::address::read_listen;
 use crate::document::{Field, Section};
-use crate::serve::read_listen;
 
 /// `[directory]`: the SIP registrar and proxy of `hawser serve`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use std::str::FromStr;
 use hawser_types::ByteCount;
 use ipnet::IpNet;
 
-use crate::document::{Field, Section};
-use crate::{ConfigError, HostPort, read_network};
+use crate::address::read_listen;
+use crate::document::Section;
+use crate::{ConfigError, FrontConfig, HostPort, read_network};
 
 /// `[serve]`: settings of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct ServeConfig {
     /// `meet`: passes bytes on between clients that can't reach each other. Default no: that costs
     /// this machine's traffic twice.
     pub meet: bool,
+    /// Services of this machine for hosts that have not enrolled.
+    pub front: FrontConfig,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -100,6 +103,7 @@ impl Default for ServeConfig {
                 .filter_map(|net| net.parse().ok())
                 .collect(),
             meet: false,
+            front: FrontConfig::default(),
             web: None,
         }
     }
@@ -122,7 +126,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
     type Error = ConfigError;
 
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&[
+        let keys = [
             "listen",
             "advertise",
             "allow-destination",
@@ -133,7 +137,8 @@ impl TryFrom<Section<'_>> for ServeConfig {
             "packet-pool",
             "meet",
             "web",
-        ])?;
+        ];
+        section.allow_only(&[&keys[..], &FrontConfig::KEYS[..]].concat())?;
         let mut config = Self::default();
         if let Some(field) = section.field("listen") {
             config.listen = read_listen(&field)?;
@@ -169,6 +174,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
         if let Some(field) = section.field("meet") {
             config.meet = field.boolean()?;
         }
+        config.front = FrontConfig::read(&section)?;
         config.web = read_web(&section)?;
         Ok(config)
     }
@@ -204,11 +210,6 @@ impl TryFrom<Section<'_>> for ServeLimits {
         }
         Ok(limits)
     }
-}
-
-/// Reads an address to listen at; port 0 lets the system choose.
-pub(crate) fn read_listen(field: &Field<'_>) -> Result<SocketAddr, ConfigError> {
-    field.parse("an address and a port such as \"127.0.0.1:1080\" or \"[::]:7443\"")
 }
 
 /// Reads the address of the dashboard, if set.

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use hawser_types::HostNameAt;
 use ipnet::IpNet;
 
+use crate::address::read_listen;
 use crate::directory::{Digest, read_path};
 use crate::document::{Field, Section};
 use crate::link::{LINK_NAME, read_link_name};
-use crate::serve::{read_listen, read_web};
+use crate::serve::read_web;
 use crate::{CaptureScope, ConfigError, GatewaySource, read_network};
 
 /// `[up]`: the proxy port and the gateway.
@@ -51,6 +52,11 @@ pub struct UpConfig {
     /// `offer`: TCP ports of this host's own that hosts known by name may reach. Empty by
     /// default.
     pub offer: Vec<u16>,
+    /// `discover`: looks for Hawser on servers that this host has not enrolled with. Default: no.
+    pub discover: bool,
+    /// `require-bonded`: refuses connections to a server whose key was found by that, rather than
+    /// have them go without a session. Default: no.
+    pub require_bonded: bool,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -106,6 +112,20 @@ impl UpConfig {
         Ok(())
     }
 
+    /// Reads how to go about servers that were never met.
+    fn read_discovery(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
+        if let Some(field) = section.field("discover") {
+            self.discover = field.boolean()?;
+        }
+        if let Some(field) = section.field("require-bonded") {
+            self.require_bonded = field.boolean()?;
+            if self.require_bonded && !self.discover {
+                return Err(field.wrong("false, or discover = true beside it"));
+            }
+        }
+        Ok(())
+    }
+
     fn is_reachable(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback()
     }
@@ -129,6 +149,8 @@ impl Default for UpConfig {
             directory_certificates: None,
             directory_digest: Digest::Sha256,
             offer: Vec::new(),
+            discover: false,
+            require_bonded: false,
             web: None,
         }
     }
@@ -154,6 +176,8 @@ impl TryFrom<Section<'_>> for UpConfig {
             "directory-certificates",
             "directory-digest",
             "offer",
+            "discover",
+            "require-bonded",
             "web",
         ])?;
         let mut config = Self::default();
@@ -187,6 +211,7 @@ impl TryFrom<Section<'_>> for UpConfig {
             config.capture = read.collect::<Result<_, _>>()?;
         }
         config.read_name(&section)?;
+        config.read_discovery(&section)?;
         config.web = read_web(&section)?;
         Ok(config)
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Change, ConnectionsStatus, LinkAllowed, LinkState, LinkStatus, PathState, PolicyStatus,
-    RegistrationStatus, Scheduled, SessionState, SessionStatus, StatusSnapshot,
+    Change, ConnectionsStatus, LinkAllowed, LinkState, LinkStatus, NotBondedStatus, PathState,
+    PolicyStatus, RegistrationStatus, Scheduled, SessionState, SessionStatus, StatusSnapshot,
 };
 
 /// Returns the changes from one snapshot of a daemon to a later one, links before sessions.
@@ -21,6 +21,18 @@ pub fn changes_between(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<C
     }
     sessions(&mut changes, &before.sessions, &after.sessions);
     changes
+}
+
+/// What is amiss with a server, and what is no more.
+fn not_bonded(changes: &mut Vec<Change>, before: &[NotBondedStatus], after: &[NotBondedStatus]) {
+    let mut told = |server, reason| changes.push(Change::NotBonded { server, reason });
+    for one in after.iter().filter(|one| !before.contains(one)) {
+        told(one.server, Some(one.reason.clone()));
+    }
+    let is_over = |one: &&NotBondedStatus| after.iter().all(|it| it.server != one.server);
+    for one in before.iter().filter(is_over) {
+        told(one.server, None);
+    }
 }
 
 /// A new reason is news while there is no registration.
@@ -165,6 +177,7 @@ fn connections(changes: &mut Vec<Change>, before: &ConnectionsStatus, after: &Co
             });
         }
     }
+    not_bonded(changes, &before.not_bonded, &after.not_bonded);
     if let (Some(from), Some(to)) = (&before.gateway, &after.gateway) {
         let since_unix_ms = to.unreachable_since_unix_ms;
         if from.unreachable_since_unix_ms.is_some() != since_unix_ms.is_some() {
@@ -430,6 +443,29 @@ mod tests {
         let (up, down) = (placing("sound", true), placing("suspect", false));
         assert_eq!(told(&up, &down), expected);
         assert_eq!(told(&down, &up)[1], "event:gateway,is_up:true");
+    }
+
+    #[test]
+    fn servers_that_are_not_bonded_with_any_more_are_told() {
+        let with = |reasons: &[&str]| StatusSnapshot {
+            connections: Some(ConnectionsStatus {
+                not_bonded: reasons
+                    .iter()
+                    .map(|reason| NotBondedStatus {
+                        server: "192.0.2.1:443".parse().unwrap(),
+                        reason: (*reason).to_owned(),
+                    })
+                    .collect(),
+                ..ConnectionsStatus::default()
+            }),
+            ..StatusSnapshot::default()
+        };
+        let event = "event:not-bonded,server:192.0.2.1:443";
+        let (well, amiss, worse) = (with(&[]), with(&["another key"]), with(&["no key"]));
+        assert_eq!(told(&well, &amiss), [format!("{event},reason:another key")]);
+        assert_eq!(changes_between(&amiss, &amiss), []);
+        assert_eq!(told(&amiss, &worse), [format!("{event},reason:no key")]);
+        assert_eq!(told(&worse, &well), [event]);
     }
 
     #[test]

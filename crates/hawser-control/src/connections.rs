@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hawser_types::{ByteCount, LinkIndex, Rate};
@@ -24,8 +25,20 @@ pub struct ConnectionsStatus {
     /// Connections that came about over sessions with their destinations.
     #[serde(default)]
     pub over_peers: u64,
+    /// Servers that connections go to without a session although they were seen to have Hawser.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_bonded: Vec<NotBondedStatus>,
     /// The links that connections may be placed on.
     pub links: Vec<PlacingStatus>,
+}
+
+/// A server that connections go to without a session although it was seen to have Hawser.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotBondedStatus {
+    /// Its address and port.
+    pub server: SocketAddr,
+    /// What is amiss.
+    pub reason: String,
 }
 
 /// Use and state of the gateway.

@@ -1,4 +1,4 @@
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,15 @@ pub enum Change {
         /// has it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since_unix_ms: Option<u64>,
+    },
+    /// Connections to a server go without a session although it was seen to have Hawser, or are
+    /// bonded again.
+    NotBonded {
+        /// Its address and port.
+        server: SocketAddr,
+        /// What is amiss; none where nothing is any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// A directory has this host's registration, or has it no more.
     Registration {

@@ -115,6 +115,8 @@ impl Purpose {
 #[derive(Debug)]
 pub struct Bonded {
     stream: BondStream,
+    /// The metadata of the acceptance: to give, or as they came.
+    answer: Bytes,
     _client: Option<Arc<Client>>,
 }
 
@@ -123,8 +125,20 @@ impl Bonded {
     pub fn new(stream: BondStream) -> Self {
         Self {
             stream,
+            answer: Bytes::new(),
             _client: None,
         }
+    }
+
+    /// Will be accepted with this metadata.
+    #[must_use]
+    pub(crate) fn answering(self, answer: Bytes) -> Self {
+        Self { answer, ..self }
+    }
+
+    /// The metadata with which the far end has accepted the stream, where this end has opened it.
+    pub(crate) fn answer(&self) -> &[u8] {
+        &self.answer
     }
 
     /// The same for a stream that the far end of a client's session has opened: it keeps the client
@@ -132,6 +146,7 @@ impl Bonded {
     pub fn of_client(stream: BondStream, client: Arc<Client>) -> Self {
         Self {
             stream,
+            answer: Bytes::new(),
             _client: Some(client),
         }
     }
@@ -193,7 +208,7 @@ impl IncomingStream for Bonded {
 
     fn accept(&mut self) {
         // Fails only when the stream is over, which reading shows.
-        let _ = self.stream.accept(Bytes::new());
+        let _ = self.stream.accept(self.answer.clone());
     }
 
     fn refuse(mut self, error: DialError) {
@@ -392,8 +407,9 @@ async fn accepted(
         None => stream.accepted().await,
     };
     match accepted {
-        Ok(_) => Ok(Bonded {
+        Ok(answer) => Ok(Bonded {
             stream,
+            answer,
             _client: client,
         }),
         Err(error) => Err(refusal(&error).unwrap_or(DialError::GatewayUnavailable)),

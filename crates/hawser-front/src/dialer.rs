@@ -1,6 +1,6 @@
 //! Connections to destinations, each by the way that suits it: over a session with a host that is
-//! known by name, or with a peer that the destination runs, by a gateway, or straight over one
-//! link.
+//! known by name, with a peer that the destination runs, or with a server that was discovered, by a
+//! gateway, or straight over one link.
 //!
 //! Every port takes connections in its own manner (SOCKS, HTTP, redirected by the kernel or by the
 //! shim), and all of them open these with one [`ConnectionDialer`], which is told what ways there
@@ -23,7 +23,9 @@ use crate::connection::{
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
-use crate::peer::{DialByName, PeerSessions, Peers, Remote, Sessions};
+use crate::peer::{
+    DialByName, DialDiscovered, Discovered, HEAD_START, PeerSessions, Peers, Remote, Sessions,
+};
 use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
@@ -41,6 +43,7 @@ pub struct ConnectionDialer<
     gateway: Option<P::Way>,
     peers: Option<Peers<P>>,
     named: Option<Arc<dyn DialByName<<P::Way as Dialer>::Stream>>>,
+    discovered: Option<Arc<dyn DialDiscovered<<P::Way as Dialer>::Stream>>>,
     machine: ThisMachine,
 }
 
@@ -75,6 +78,14 @@ impl ConnectionDialer {
         Self { named, ..self }
     }
 
+    /// Opens connections to services of servers that are discovered by `servers`, while not
+    /// everything goes by the gateway.
+    #[must_use]
+    pub fn discovering(self, servers: Arc<dyn DialDiscovered<Bonded>>) -> Self {
+        let discovered = Some(servers);
+        Self { discovered, ..self }
+    }
+
     /// Opens no connection to `machine` for an application that runs elsewhere.
     #[must_use]
     pub fn guarding(self, machine: ThisMachine) -> Self {
@@ -92,6 +103,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
             gateway: None,
             peers: None,
             named: None,
+            discovered: None,
             machine: ThisMachine::default(),
         }
     }
@@ -104,6 +116,55 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     fn peers(&self) -> Option<&Peers<P>> {
         let peers = self.peers.as_ref();
         peers.filter(|_| !self.director().is_all_by_gateway())
+    }
+
+    /// The servers that are discovered, unless the user has everything go over a gateway.
+    fn discovered(&self) -> Option<&dyn DialDiscovered<<P::Way as Dialer>::Stream>> {
+        let servers = self.discovered.as_deref();
+        servers.filter(|_| !self.director().is_all_by_gateway())
+    }
+
+    /// Dials over a session with a server that was discovered, and soon another way as well unless
+    /// that is the only one; the first that is answered is it.
+    async fn dial_by_server(
+        &self,
+        servers: &dyn DialDiscovered<<P::Way as Dialer>::Stream>,
+        way: Discovered<'_, <P::Way as Dialer>::Stream>,
+        (destination, origin): (&Destination, &Origin),
+    ) -> Result<Opened<V, P>, DialError> {
+        let at = way.at;
+        let dialed = match way.is_only_way {
+            true => {
+                origin.early.iter().for_each(EarlyData::release);
+                EitherStream::Bonded(way.dialing.await?)
+            }
+            false => {
+                let on_loss = |loss| match loss {
+                    Loss::Overtaken(_) => servers.note_overtaken(at),
+                    Loss::Failed(error) => tracing::debug!(%at, %error, "not by the session"),
+                };
+                let direct = self.dial_by_decision((destination, origin), None);
+                dial_either(way.dialing, HEAD_START, direct, on_loss).await?
+            }
+        };
+        match dialed {
+            EitherStream::Direct(opened) => Ok(opened),
+            EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), at.ip(), stream)),
+        }
+    }
+
+    /// A stream in a session with the host at `address`.
+    fn bonded(
+        &self,
+        (destination, origin): (&Destination, &Origin),
+        address: IpAddr,
+        stream: <P::Way as Dialer>::Stream,
+    ) -> Opened<V, P> {
+        let request = origin.towards(destination);
+        self.director().with(|director, now| {
+            director.note_bonded(now, &request, address);
+        });
+        EitherStream::Bonded(Counted::new(stream, None))
     }
 
     /// Dials over a session with the peer at an address, and soon another way as well; the first
@@ -121,13 +182,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         );
         match dialed.await? {
             EitherStream::Direct(opened) => Ok(opened),
-            EitherStream::Bonded(stream) => {
-                let request = origin.towards(destination);
-                self.director().with(|director, now| {
-                    director.note_bonded(now, &request, address);
-                });
-                Ok(EitherStream::Bonded(Counted::new(stream, None)))
-            }
+            EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), address, stream)),
         }
     }
 
@@ -277,14 +332,32 @@ where
         {
             return self.dial_by_peer(peers, way, (destination, origin)).await;
         }
+        let servers = self.discovered();
+        if let Some(servers) = servers
+            && let Some(way) = servers.dial(destination, origin)
+            && self.machine.admits(origin, way.at.ip())
+        {
+            let to = (destination, origin);
+            return self.dial_by_server(servers, way, to).await;
+        }
         let dialed = self.dial_by_decision((destination, origin), origin.early.as_ref());
         let opened = dialed.await?;
         if let EitherStream::Direct(stream) = &opened
             && let Some(remote) = stream.remote()
-            && let Some(peers) = self.peers()
         {
             // Beside the connection, which has begun.
-            peers.look_for(&destination.host, remote);
+            if let Some(peers) = self.peers() {
+                peers.look_for(&destination.host, remote);
+            }
+            if let Some(servers) = self.discovered() {
+                let at = (remote, destination.port).into();
+                servers.look_for(&destination.host, at);
+                if let Some(way) = servers.required(at, destination, origin) {
+                    drop(opened);
+                    let to = (destination, origin);
+                    return self.dial_by_server(servers, way, to).await;
+                }
+            }
         }
         Ok(opened)
     }

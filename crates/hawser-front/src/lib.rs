@@ -15,6 +15,7 @@ pub mod gateway;
 mod incoming;
 pub mod name_stub;
 pub mod near;
+mod own_ports;
 pub mod packets;
 pub mod peer;
 pub mod proxy;

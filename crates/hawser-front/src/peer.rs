@@ -12,12 +12,14 @@
 
 mod book;
 mod cache;
+mod discovered;
 mod finder;
 mod meeting;
 mod named;
 mod names;
 mod offers;
 mod peers;
+mod pool;
 mod punching;
 mod remote;
 mod reserved;
@@ -25,12 +27,17 @@ mod sessions;
 mod settings;
 
 pub use book::Book;
+pub use discovered::{
+    DialDiscovered, Discovered, DiscoveredServers, DiscoverySettings, Heard, NotBonded, Offer,
+    Problem,
+};
 pub use finder::PeerFinder;
 pub use meeting::ThroughGateway;
 pub use named::{
     DialByName, GatewayToMeet, NamedPeers, NamedPeersSettings, StartClient, StartRelayed,
 };
 pub use offers::Offers;
+pub(crate) use peers::HEAD_START;
 pub use peers::Peers;
 pub use remote::Remote;
 pub use reserved::ReservedNames;

@@ -75,6 +75,10 @@ function words(event) {
       return event.is_up
         ? 'The gateway can be reached again.'
         : `The gateway can’t be reached${since}${why}.`;
+    case 'not-bonded':
+      return event.reason
+        ? `Not bonded with ${event.server}${why}.`
+        : `Nothing is amiss with ${event.server} any more.`;
     case 'rules':
       return `Rules in force: ${event.count} of the user’s, profile ${event.profile}.`;
     case 'missed':

@@ -13,6 +13,7 @@ mod probe;
 mod session;
 mod shared;
 mod shares;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -37,8 +38,9 @@ use crate::tls::{TlsError, TlsServer};
 pub use config::{Admission, GatewayConfig};
 use half_open::Origin;
 pub use limits::AcceptLimits;
+pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};
 use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
-pub use shared::{GatewayCounters, Incoming, IncomingSession};
+pub use sources::source_of;
 
 /// Accepts clients. Dropping it ends all sessions.
 pub struct Gateway {
@@ -244,7 +246,7 @@ impl Gateway {
         let sessions = self.shared.lock_sessions();
         let wanted = sessions.iter().filter(|(id, _)| wanted(**id));
         let handle = |(id, entry): (&SessionId, &Entry)| {
-            (*id, entry.peer, entry.remote, entry.driver.clone())
+            (*id, entry.peer, entry.ends.remote, entry.driver.clone())
         };
         let handles: Vec<_> = wanted.map(handle).collect();
         // Clients that come do not wait for those who look.
@@ -300,12 +302,21 @@ impl Gateway {
                         session.reset(now, stream.id, 0);
                     }
                 });
-                entry.driver.close(CLOSE_REFUSED);
-                let driver = entry.driver.clone();
-                tokio::spawn(async move {
-                    tokio::time::sleep(REFUSED_PATIENCE).await;
-                    driver.abort();
-                });
+                end_soon(&entry.driver, CLOSE_REFUSED);
+            }
+        }
+    }
+
+    /// Ends sessions in which no stream has been open for so long, as far as is seen by calling
+    /// this every now and then.
+    pub fn end_idle(&self, idle: Duration) {
+        let now = std::time::Instant::now();
+        for (id, entry) in self.shared.lock_sessions().iter_mut() {
+            if entry.driver.snapshot(0).stream_count > 0 {
+                entry.used = now;
+            } else if now.duration_since(entry.used) >= idle && entry.driver.closed().is_none() {
+                tracing::debug!(session = %id, "nobody uses the session");
+                end_soon(&entry.driver, 0);
             }
         }
     }
@@ -337,6 +348,16 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.stop().iter().for_each(Driver::abort);
     }
+}
+
+/// Ends a session whose client hears of it, if it listens.
+fn end_soon(driver: &Driver, code: u32) {
+    driver.close(code);
+    let driver = driver.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(REFUSED_PATIENCE).await;
+        driver.abort();
+    });
 }
 
 /// Streams that wait to be served.

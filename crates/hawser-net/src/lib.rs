@@ -5,6 +5,7 @@ pub mod association;
 pub mod bind;
 pub mod client;
 pub mod clock;
+pub mod foreign_source;
 pub mod gateway;
 pub mod guard;
 pub mod host_port;

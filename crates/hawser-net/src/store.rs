@@ -13,6 +13,7 @@ mod json_file;
 mod names;
 mod order;
 mod packet_addresses;
+mod pins;
 mod secret;
 
 pub use client::{ClientStore, EnrolledGateway};
@@ -22,3 +23,4 @@ pub use gateway::{Enrolment, EnrolmentError, GatewayStore, KEEP_EXPIRED, Peer, P
 pub use names::{NameError, NameStore, NamedPeer};
 pub use order::OrderStore;
 pub use packet_addresses::{OwnAddresses, PacketAddresses};
+pub use pins::{LONGEST_PIN, Pin, PinStore};

@@ -29,6 +29,7 @@ use tokio::net::TcpStream;
 use zeroize::Zeroizing;
 
 use crate::identity::{Identity, PublicKey};
+use config::Expected;
 pub use error::TlsError;
 pub use protocol::{ALPN, Allow, MAX_HANDSHAKE, is_tls_record};
 use wire::Wire;
@@ -126,7 +127,14 @@ impl TlsProbe {
     /// A probe that looks for the holders of these keys.
     pub fn new(known: Vec<PublicKey>) -> Result<Self, TlsError> {
         Ok(Self {
-            config: config::prober(known)?,
+            config: config::prober(Expected::AmongThese(known))?,
+        })
+    }
+
+    /// A probe that takes any server that proves a key, to learn that key.
+    pub fn for_anyone() -> Result<Self, TlsError> {
+        Ok(Self {
+            config: config::prober(Expected::Anyone)?,
         })
     }
 

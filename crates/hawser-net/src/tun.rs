@@ -22,8 +22,8 @@ use frames::Frames;
 pub use frames::{TunMemory, Written};
 pub use keeper::keep;
 pub use routes::TunRoutes;
-pub(crate) use set_up::default_route;
 pub use set_up::{TunAddresses, set_up};
+pub(crate) use set_up::{default_route, local_route};
 pub use watch::until_lost;
 
 /// A TUN device in the hands of this program. It goes when this is dropped, with its routes.

@@ -1,5 +1,6 @@
 //! `hawser up`: the proxy port, over a gateway or straight over the links.
 
+mod enrolled;
 mod scopes;
 
 use std::sync::Arc;
@@ -12,10 +13,9 @@ use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::KnownNames;
-use hawser_front::peer::ReservedNames;
+use hawser_front::peer::{DiscoveredServers, ReservedNames};
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
-use hawser_net::client::Client;
 use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 
@@ -27,19 +27,21 @@ use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::by_name::ByName;
 use crate::daemon::proxy::captured::Capturing;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
+use crate::daemon::proxy::discovering::discover;
 use crate::daemon::proxy::lan::{LanCapture, Lans};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::packets::{CarriedPackets, KillSwitchSince, Senders};
 use crate::daemon::proxy::password;
-use crate::daemon::proxy::peering::{self, Peering};
+use crate::daemon::proxy::peering::{self, OverOneLink, PeerClients, Peering};
 use crate::daemon::proxy::registration::Wanted;
-use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
+use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::web::Web;
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links};
+use enrolled::Enrolled;
 use scopes::Scopes;
 
 /// Runs the proxy until it is asked to end.
@@ -94,7 +96,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     };
     let served = way.serve(&daemon, proxy, subject, lans).await;
     if let Some(gateway) = gateway {
-        gateway.end().await;
+        gateway.end(END_PATIENCE).await;
     }
     web.end().await;
     if kill_switch.is_some_and(|it| it.since().borrow().is_some()) {
@@ -186,39 +188,6 @@ fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
     })
 }
 
-/// The gateway that this machine has enrolled with.
-struct Enrolled {
-    client: Arc<Client>,
-    keeping: Keeping,
-    /// Its key.
-    peer: String,
-}
-
-impl Enrolled {
-    async fn connect(
-        target: Target,
-        setup: &Setup,
-        links: &Links,
-        rules: &Arc<LinkRuleStore>,
-    ) -> anyhow::Result<Self> {
-        let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
-        let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
-        if enrolling {
-            tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
-        }
-        Ok(Self {
-            keeping: rules.keep(&client, links),
-            client,
-            peer,
-        })
-    }
-
-    async fn end(self) {
-        self.keeping.finish(&self.client).await;
-        self.client.close(END_PATIENCE).await;
-    }
-}
-
 /// The proxy port, and what is captured: connections go to where they lead over one link, over a
 /// session where the destination has a peer, or over the gateway.
 struct Serving<'a> {
@@ -261,6 +230,8 @@ impl Serving<'_> {
         });
         subject.director = Some(director.clone());
         subject.peers = peering.as_ref().map(|it| it.sessions.clone());
+        let discovered = self.discovered(&subject.choice)?;
+        subject.discovered.clone_from(&discovered);
         if let Some(gateway) = self.gateway {
             subject.client = Some(Arc::downgrade(&gateway.client));
             subject.peer.clone_from(&gateway.peer);
@@ -278,11 +249,7 @@ impl Serving<'_> {
         };
         let peers = peering.as_ref().map(Peering::peers);
         let dialer = direct.dialer(by_gateway.as_ref().map(ByGateway::dialer), peers);
-        let dialer = dialer.guarding(self.machine.clone());
-        let dialer = dialer.knowing(match &by_name {
-            Some(by_name) => by_name.peers(),
-            None => Arc::new(self.reserved.clone()),
-        });
+        let dialer = self.complete(dialer, by_name.as_ref(), discovered.as_ref());
         let served = self.serve_by(dialer, director, port, lans).await;
         if let Some(by_name) = by_name {
             by_name.end().await;
@@ -290,9 +257,30 @@ impl Serving<'_> {
         if let Some(peering) = peering {
             peering.sessions.close(END_PATIENCE).await;
         }
+        if let Some(servers) = discovered {
+            servers.close(END_PATIENCE).await;
+        }
         direct.finish().await;
         agent.end().await;
         served
+    }
+
+    /// Adds to a dialer what else there is.
+    fn complete(
+        &self,
+        dialer: ConnectionDialer,
+        by_name: Option<&ByName>,
+        discovered: Option<&DiscoveredServers>,
+    ) -> ConnectionDialer {
+        let dialer = dialer.guarding(self.machine.clone());
+        let dialer = dialer.knowing(match by_name {
+            Some(by_name) => by_name.peers(),
+            None => Arc::new(self.reserved.clone()),
+        });
+        match discovered {
+            Some(servers) => dialer.discovering(Arc::new(servers.clone())),
+            None => dialer,
+        }
     }
 
     /// Looks for peers among destinations, unless that is not wanted, and whenever not everything
@@ -304,6 +292,19 @@ impl Serving<'_> {
         let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
         let links = (self.links, self.rules);
         Peering::start(self.setup, wanted, links, rules, choice).map(Some)
+    }
+
+    /// Looks for Hawser on servers that this machine has not enrolled with, where that is wanted.
+    fn discovered(&self, choice: &Choice) -> anyhow::Result<Option<DiscoveredServers>> {
+        if !self.config.up.discover {
+            return Ok(None);
+        }
+        let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
+        let links = (self.links, self.rules);
+        let connect = OverOneLink::new(wanted, links);
+        let clients = PeerClients::new(self.setup, wanted, links, choice);
+        let is_required = self.config.up.require_bonded;
+        discover(self.setup, (connect, clients), rules, is_required).map(Some)
     }
 
     /// Has this host found by its name, and finds others, where that is wanted.

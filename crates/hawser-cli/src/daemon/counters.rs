@@ -65,13 +65,15 @@ mod tests {
         let mut snapshot = StatusSnapshot::default();
         flat(&mut snapshot.counters, "proxy", &proxy);
         flat(&mut snapshot.counters, "gateway", &gateway);
+        flat(&mut snapshot.counters, "front", &gateway);
         let text = render(&snapshot);
         for sample in [
             "hawser_proxy_connections 3",
             "hawser_proxy_associations 4",
             "hawser_relay_streams 5",
-            "hawser_relayed_bytes_total{direction=\"up\"} 11",
-            "hawser_relayed_bytes_total{direction=\"down\"} 22",
+            "hawser_fronted_streams 5",
+            "hawser_relayed_bytes_total{direction=\"up\"} 12",
+            "hawser_relayed_bytes_total{direction=\"down\"} 24",
             "hawser_events_total{event=\"gateway-opened\"} 0",
         ] {
             assert!(

@@ -4,6 +4,7 @@ pub(crate) mod directory;
 pub(crate) mod door;
 pub(crate) mod far_end;
 pub(crate) mod found;
+pub(crate) mod front_door;
 pub(crate) mod measure;
 pub(crate) mod own;
 pub(crate) mod packets;

@@ -5,6 +5,7 @@ pub(crate) mod by_gateway;
 pub(crate) mod by_name;
 pub(crate) mod captured;
 pub(crate) mod direct;
+pub(crate) mod discovering;
 pub(crate) mod lan;
 pub(crate) mod links;
 pub(crate) mod live_rules;

@@ -36,8 +36,10 @@ fn units_start_what_there_is() {
     let place = Place::new();
     let folder = units(&place, Which::WithDropIns);
     let mut files = UNITS.map(|name| folder.join(name)).to_vec();
-    let drop_ins = std::fs::read_dir(folder.join(DROP_INS)).unwrap();
-    files.extend(drop_ins.map(|file| file.unwrap().path()));
+    for name in DROP_INS {
+        let drop_ins = std::fs::read_dir(folder.join(name)).unwrap();
+        files.extend(drop_ins.map(|file| file.unwrap().path()));
+    }
     let texts = files
         .iter()
         .map(|file| std::fs::read_to_string(file).unwrap());
@@ -79,10 +81,11 @@ fn units(place: &Place, which: Which) -> PathBuf {
     for name in UNITS {
         copy(&sources().join(name), folder.join(name));
     }
-    if which == Which::WithDropIns {
-        let drop_ins = folder.join(DROP_INS);
+    let drop_ins = DROP_INS.iter().filter(|_| which == Which::WithDropIns);
+    for name in drop_ins {
+        let drop_ins = folder.join(name);
         std::fs::create_dir(&drop_ins).unwrap();
-        for file in std::fs::read_dir(sources().join(DROP_INS)).unwrap() {
+        for file in std::fs::read_dir(sources().join(name)).unwrap() {
             let file = file.unwrap();
             copy(&file.path(), drop_ins.join(file.file_name()));
         }
@@ -114,5 +117,5 @@ const UNITS: [&str; 3] = [
     "hawser-serve.service",
     "hawser-kill-switch.service",
 ];
-const DROP_INS: &str = "hawser-up.service.d";
+const DROP_INS: [&str; 2] = ["hawser-up.service.d", "hawser-serve.service.d"];
 const INSTALLED: &str = "/usr/bin/hawser";

@@ -6,6 +6,7 @@ mod chromium;
 mod clients;
 mod curl;
 mod dashboard;
+mod fronted;
 mod git;
 mod many;
 mod network;

@@ -25,21 +25,37 @@ impl Nginx {
         // Another program may take a port between its choice and its use.
         let started = (0..PORTS).find_map(|_| {
             let address = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-            Self::try_start(&folder, address.unwrap(), Command::new(&program))
+            Self::try_start(&folder, address.unwrap(), "", Command::new(&program))
         });
         started.unwrap_or_else(|| panic!("nginx: {}", read(&folder.join("error.log"))))
     }
 
     /// Starts it in another network, where no other program takes its port.
     pub(crate) fn start_in(network: &Namespace, place: &Place, address: SocketAddr) -> Self {
+        Self::start_with(network, place, address, "")
+    }
+
+    /// The same with further directives of its server.
+    pub(crate) fn start_with(
+        network: &Namespace,
+        place: &Place,
+        address: SocketAddr,
+        directives: &str,
+    ) -> Self {
         let folder = folder(place);
         let command = network.command(find("nginx").unwrap());
-        let started = Self::try_start(&folder, address, command);
+        let started = Self::try_start(&folder, address, directives, command);
         started.unwrap_or_else(|| panic!("nginx: {}", read(&folder.join("error.log"))))
     }
 
-    fn try_start(folder: &Path, address: SocketAddr, mut command: Command) -> Option<Self> {
-        std::fs::write(folder.join("nginx.conf"), configuration(address)).unwrap();
+    fn try_start(
+        folder: &Path,
+        address: SocketAddr,
+        directives: &str,
+        mut command: Command,
+    ) -> Option<Self> {
+        let configuration = configuration(address, directives);
+        std::fs::write(folder.join("nginx.conf"), configuration).unwrap();
         let child = command
             .arg("-p")
             .arg(folder)
@@ -116,7 +132,7 @@ fn folder(place: &Place) -> PathBuf {
 }
 
 /// One process, which leaves nothing behind when it is killed.
-fn configuration(address: SocketAddr) -> String {
+fn configuration(address: SocketAddr, directives: &str) -> String {
     format!(
         r#"
 daemon off;
@@ -124,7 +140,7 @@ master_process off;
 pid pid;
 events {{ worker_connections 2048; }}
 http {{
-    log_format words '"$request" $status $remote_addr $http_user_agent';
+    log_format words '"$request" $status $remote_addr $http_user_agent $proxy_protocol_addr';
     access_log access.log words;
     client_body_temp_path temp;
     proxy_temp_path temp;
@@ -135,6 +151,7 @@ http {{
     types {{ text/html html; image/svg+xml svg; text/javascript js; }}
     server {{
         listen {address} backlog=1024;
+        {directives}
         root www;
         location /upload/ {{ dav_methods PUT; }}
     }}

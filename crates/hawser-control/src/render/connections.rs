@@ -38,6 +38,9 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
     let over = status.gateway.iter().map(over_gateway);
     let over = over.chain((status.over_peers > 0).then(|| over_peers(status.over_peers)));
     lines.extend(over.map(|line| clip(&printable(&line), width)));
+    let amiss = status.not_bonded.iter();
+    let amiss = amiss.map(|it| format!("  not bonded with {}: {}", it.server, it.reason));
+    lines.extend(amiss.map(|line| clip(&printable(&line), width)));
     lines.extend(table.lines(2, width));
     lines
 }

@@ -1,6 +1,6 @@
 //! `hawser events`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::figures::clock;
 use super::table::printable;
@@ -88,6 +88,7 @@ pub fn render_change(change: &Change) -> String {
             let (since, why) = (since(*since_unix_ms), because(reason));
             format!("the gateway can't be reached{since}{why}")
         }
+        Change::NotBonded { server, reason } => not_bonded(*server, reason.as_deref()),
         Change::Registration {
             name,
             is_registered,
@@ -105,6 +106,13 @@ pub fn render_change(change: &Change) -> String {
         Change::Missed { count } => format!("{count} events before this are forgotten"),
     };
     printable(&text)
+}
+
+fn not_bonded(server: SocketAddr, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("not bonded with {server}: {reason}"),
+        None => format!("nothing is amiss with {server} any more"),
+    }
 }
 
 fn since(unix_ms: Option<u64>) -> String {

@@ -13,10 +13,10 @@ use super::stats::{GatewayCounters, GatewayStats};
 use crate::connect::{Connect, connect_any};
 use crate::destination::Destination;
 use crate::incoming::IncomingStream;
-use crate::relay::{RelayReport, relay};
+use crate::relay::{RelayOptions, RelayReport, relay};
 use crate::resolve::{Resolve, SystemResolver};
 use crate::tally::Present;
-use crate::transport::DialError;
+use crate::transport::{ByteStream, DialError};
 
 /// Serves streams: resolves, checks, connects, relays.
 #[derive(Debug)]
@@ -72,22 +72,11 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
     pub async fn handle<S: IncomingStream>(
         &self,
         client: ClientId,
-        mut stream: S,
+        stream: S,
     ) -> Result<RelayReport, DialError> {
-        self.counters.opened.fetch_add(1, Ordering::Relaxed);
-        let _present = Present::new(&self.counters.current);
-        let (server, _permit) = match self.connect(client, stream.open_metadata()).await {
-            Ok(connected) => connected,
-            Err(error) => {
-                self.counters.refused.add(error);
-                stream.refuse(error);
-                return Err(error);
-            }
-        };
-        self.counters.connected.fetch_add(1, Ordering::Relaxed);
-        stream.accept();
-        let options = &self.config.relay;
-        Ok(relay(stream.into(), server.into(), options, &self.counters.bytes).await)
+        let opening = stream.open_metadata().to_vec();
+        let connecting = self.connect(client, &opening);
+        serve_by(connecting, stream, &self.config.relay, &self.counters).await
     }
 
     async fn connect(
@@ -135,4 +124,29 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         }
         Ok((passed, permit))
     }
+}
+
+/// Serves one stream to its end, once `connecting` has come about.
+///
+/// # Errors
+/// The cause that the client was told when there was no connection.
+pub(super) async fn serve_by<S: IncomingStream, C: ByteStream>(
+    connecting: impl Future<Output = Result<(C, Permit), DialError>>,
+    mut stream: S,
+    options: &RelayOptions,
+    counters: &GatewayCounters,
+) -> Result<RelayReport, DialError> {
+    counters.opened.fetch_add(1, Ordering::Relaxed);
+    let _present = Present::new(&counters.current);
+    let (server, _permit) = match connecting.await {
+        Ok(connected) => connected,
+        Err(error) => {
+            counters.refused.add(error);
+            stream.refuse(error);
+            return Err(error);
+        }
+    };
+    counters.connected.fetch_add(1, Ordering::Relaxed);
+    stream.accept();
+    Ok(relay(stream.into(), server.into(), options, &counters.bytes).await)
 }

@@ -36,6 +36,24 @@ impl PeerFinder {
         C: Connect<Stream = TcpStream>,
         K: Fn() -> Vec<PublicKey> + Send + 'static,
     {
+        let known = move || Some(known()).filter(|known| !known.is_empty());
+        Self::probing(connect, move || TlsProbe::new(known()?).ok(), settings)
+    }
+
+    /// The same for hosts with any key, which they prove.
+    pub fn of_anyone<C>(connect: C, settings: PeerSettings) -> Self
+    where
+        C: Connect<Stream = TcpStream>,
+    {
+        Self::probing(connect, || TlsProbe::for_anyone().ok(), settings)
+    }
+
+    /// A finder that asks by what `probe` gives; where that is nothing, nobody is asked.
+    fn probing<C, P>(connect: C, probe: P, settings: PeerSettings) -> Self
+    where
+        C: Connect<Stream = TcpStream>,
+        P: Fn() -> Option<TlsProbe> + Send + 'static,
+    {
         let (queue, asked) = mpsc::channel(MAX_WAITING);
         let shared = Arc::new(Shared {
             cache: Mutex::new(Cache::new(settings)),
@@ -46,7 +64,7 @@ impl PeerFinder {
             connect: Arc::new(connect),
             settings,
         };
-        tokio::spawn(prober.run(asked, known));
+        tokio::spawn(prober.run(asked, probe));
         Self { shared, queue }
     }
 
@@ -114,17 +132,16 @@ struct Prober<C> {
 }
 
 impl<C: Connect<Stream = TcpStream>> Prober<C> {
-    async fn run(self, mut asked: mpsc::Receiver<IpAddr>, known: impl Fn() -> Vec<PublicKey>) {
+    async fn run(self, mut asked: mpsc::Receiver<IpAddr>, probe: impl Fn() -> Option<TlsProbe>) {
         let places = Arc::new(Semaphore::new(MAX_AT_ONCE));
         let mut pace = interval(self.settings.pause.max(Duration::from_millis(1)));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while let Some(address) = asked.recv().await {
-            let keys = known();
-            if keys.is_empty() {
+            let Some(probe) = probe() else {
                 self.shared
                     .change(|cache, now| cache.enter(address, None, now));
                 continue;
-            }
+            };
             pace.tick().await;
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
                 return;
@@ -133,7 +150,7 @@ impl<C: Connect<Stream = TcpStream>> Prober<C> {
             let settings = self.settings;
             tokio::spawn(async move {
                 let remote = SocketAddr::new(address, settings.port);
-                let asking = timeout(settings.patience, probe(&*connect, remote, keys));
+                let asking = timeout(settings.patience, ask(&*connect, remote, probe));
                 let peer = asking.await.ok().flatten();
                 if let Some(peer) = peer {
                     tracing::info!(%address, %peer, "this destination has a peer");
@@ -145,13 +162,13 @@ impl<C: Connect<Stream = TcpStream>> Prober<C> {
     }
 }
 
-async fn probe<C: Connect<Stream = TcpStream>>(
+async fn ask<C: Connect<Stream = TcpStream>>(
     connect: &C,
     remote: SocketAddr,
-    known: Vec<PublicKey>,
+    probe: TlsProbe,
 ) -> Option<PublicKey> {
     let stream = connect.connect(remote).await.ok()?;
-    let found = TlsProbe::new(known).ok()?.ask(stream).await;
+    let found = probe.ask(stream).await;
     found
         .inspect_err(|error| tracing::debug!(%remote, %error, "no peer there"))
         .ok()

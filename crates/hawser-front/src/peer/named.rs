@@ -21,11 +21,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::book::Book;
 use super::meeting;
-use super::offers::{Offers, at_peer};
+use super::offers::Offers;
+use super::pool::{CLOSE_PATIENCE, IDLE_AFTER};
 use super::punching::Punching;
 use crate::bonded::{BondDialer, Bonded, DoorDialer, Purpose};
 use crate::connection::Origin;
 use crate::incoming::IncomingStream as _;
+use crate::own_ports::at_peer;
 use crate::registration::Calling;
 use crate::transport::{DialError, Dialer as _};
 use addresses::reachable;
@@ -230,7 +232,7 @@ async fn dial_by(
 
 /// Serves the streams that others open in sessions which they have begun.
 async fn serve(shared: Arc<Shared>) {
-    while let Some(Incoming { stream, peer }) = shared.door.accept().await {
+    while let Some(Incoming { stream, peer, .. }) = shared.door.accept().await {
         let (stream, offers) = (Bonded::new(stream), Arc::clone(&shared.offers));
         match (Purpose::of(stream.open_metadata()), shared.punching()) {
             (Some(Purpose::Punch), Some(punching)) => punching.answer(peer, stream),
@@ -308,5 +310,3 @@ const RELAY_PATIENCE: Duration = Duration::from_secs(3);
 /// By then who has called is here, if it can be.
 const CALL_BACK_AFTER: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const IDLE_AFTER: Duration = Duration::from_secs(120);
-const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

@@ -51,11 +51,7 @@ impl<S: Sessions> Peers<S> {
             Host::Name(name) => self.names.address(name)?,
         };
         let peer = self.finder.known(address)?;
-        let request = origin.towards(destination);
-        let verdict = self.rules.borrow().judge(&request.facts());
-        // A session goes over every link.
-        let is_any = verdict.links == LinkChoice::Any && verdict.avoid.is_empty();
-        if verdict.mode == Mode::Direct || !is_any {
+        if !may_use_all_links(&self.rules.borrow(), destination, origin) {
             return None;
         }
         let way = self.sessions.way(peer, address)?;
@@ -109,6 +105,18 @@ impl<S: Sessions> Peers<S> {
     }
 }
 
+/// Whether the user's rules let a connection go over a session, which uses every link.
+pub(super) fn may_use_all_links(
+    rules: &RuleSet,
+    destination: &Destination,
+    origin: &Origin,
+) -> bool {
+    let request = origin.towards(destination);
+    let verdict = rules.judge(&request.facts());
+    let is_any = verdict.links == LinkChoice::Any && verdict.avoid.is_empty();
+    verdict.mode != Mode::Direct && is_any
+}
+
 /// Begins a session with each peer that is found, so that the next connection there can use it.
 async fn prepare<S: Sessions>(
     mut found: watch::Receiver<Arc<BTreeMap<IpAddr, PublicKey>>>,
@@ -125,4 +133,4 @@ async fn prepare<S: Sessions>(
 }
 
 /// For the session, before a link is tried as well. As between two addresses: RFC 8305 §8.
-const HEAD_START: Duration = Duration::from_millis(250);
+pub(crate) const HEAD_START: Duration = Duration::from_millis(250);

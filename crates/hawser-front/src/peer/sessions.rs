@@ -1,14 +1,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_net::client::Client;
 use hawser_net::identity::PublicKey;
-use tokio::time::Instant;
 
+use super::pool::SessionPool;
 use crate::bonded::{BondDialer, SessionDialer};
 
 /// Sessions with peers.
@@ -26,57 +25,38 @@ pub trait Sessions: Send + Sync + 'static {
 
 /// Sessions with peers, begun when a connection first wants them and closed when none has for a
 /// while.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PeerSessions {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    start: Box<Start>,
-    open: Mutex<BTreeMap<PublicKey, Session>>,
-    /// Streams that came about.
-    opened: AtomicU64,
+    start: Arc<Start>,
+    pool: SessionPool<PublicKey>,
 }
 
 type Start = dyn Fn(PublicKey, IpAddr) -> Option<Arc<Client>> + Send + Sync;
-
-#[derive(Debug)]
-struct Session {
-    client: Arc<Client>,
-    used: Instant,
-}
 
 impl PeerSessions {
     /// `start` begins to connect to the peer with a key at an address, where it can.
     pub fn new(
         start: impl Fn(PublicKey, IpAddr) -> Option<Arc<Client>> + Send + Sync + 'static,
     ) -> Self {
-        let shared = Arc::new(Shared {
-            start: Box::new(start),
-            open: Mutex::default(),
-            opened: AtomicU64::new(0),
-        });
-        tokio::spawn(close_idle(Arc::downgrade(&shared)));
-        Self { shared }
+        Self {
+            start: Arc::new(start),
+            pool: SessionPool::new(),
+        }
     }
 
     /// The clients, by the keys of the peers.
     pub fn clients(&self) -> BTreeMap<PublicKey, Arc<Client>> {
-        let open = self.shared.lock();
-        let client = |(peer, session): (&PublicKey, &Session)| (*peer, Arc::clone(&session.client));
-        open.iter().map(client).collect()
+        self.pool.clients()
     }
 
     /// Connections that came about over them so far.
     pub fn opened(&self) -> u64 {
-        self.shared.opened.load(Ordering::Relaxed)
+        self.pool.opened()
     }
 
     /// Ends all of them in order, within `patience`.
     pub async fn close(&self, patience: Duration) {
-        let open = std::mem::take(&mut *self.shared.lock());
-        let closing = open.values().map(|session| session.client.close(patience));
-        futures_util::future::join_all(closing).await;
+        self.pool.close(patience).await;
     }
 }
 
@@ -84,74 +64,18 @@ impl Sessions for PeerSessions {
     type Way = BondDialer;
 
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<BondDialer> {
-        let now = Instant::now();
-        let mut open = self.shared.lock();
-        if !open.contains_key(&peer) {
-            if open.len() >= MAX_SESSIONS {
-                let idle = open.iter().filter(|(_, session)| !session.is_used());
-                let eldest = *idle.min_by_key(|(_, session)| session.used)?.0;
-                open.remove(&eldest).into_iter().for_each(Session::close);
-            }
-            let client = (self.shared.start)(peer, address)?;
-            open.insert(peer, Session { client, used: now });
-        }
-        let session = open.get_mut(&peer).filter(|it| it.client.is_admitted())?;
-        session.used = now;
-        Some(BondDialer::new(Arc::clone(&session.client)))
+        self.pool.way(peer, || (self.start)(peer, address))
     }
 
     fn on_opened(&self) {
-        self.shared.opened.fetch_add(1, Ordering::Relaxed);
+        self.pool.note_opened();
     }
 }
 
-impl Session {
-    /// True if a stream lives in it, or one is being opened.
-    fn is_used(&self) -> bool {
-        Arc::strong_count(&self.client) > 1
-    }
-
-    fn close(self) {
-        tokio::spawn(async move { self.client.close(CLOSE_PATIENCE).await });
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Session>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Shared {
+impl fmt::Debug for PeerSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("open", &self.open)
+        f.debug_struct("PeerSessions")
+            .field("pool", &self.pool)
             .finish_non_exhaustive()
     }
 }
-
-/// Closes sessions that no connection uses any more, for as long as the sessions are there.
-async fn close_idle(shared: Weak<Shared>) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
-    loop {
-        ticks.tick().await;
-        let Some(shared) = shared.upgrade() else {
-            return;
-        };
-        let mut open = shared.lock();
-        let is_idle = |session: &Session| !session.is_used() && session.used.elapsed() > IDLE_AFTER;
-        let idle: Vec<PublicKey> = open
-            .iter()
-            .filter(|(_, session)| is_idle(session))
-            .map(|(peer, _)| *peer)
-            .collect();
-        for peer in idle {
-            open.remove(&peer).into_iter().for_each(Session::close);
-        }
-    }
-}
-
-const MAX_SESSIONS: usize = 16;
-const IDLE_AFTER: Duration = Duration::from_secs(120);
-const LOOK_EVERY: Duration = Duration::from_secs(15);
-const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

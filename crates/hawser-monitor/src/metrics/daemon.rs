@@ -71,10 +71,15 @@ fn counted(text: &mut Text, snapshot: &StatusSnapshot) {
 }
 
 /// By the names that counters have in a snapshot.
-const RELAYED: [(&str, [&str; 3]); 2] = [
+const RELAYED: [(&str, [&str; 4]); 2] = [
     (
         "up",
-        ["proxy-bytes-up", "gateway-bytes-up", "meeting-bytes-up"],
+        [
+            "proxy-bytes-up",
+            "gateway-bytes-up",
+            "meeting-bytes-up",
+            "front-bytes-up",
+        ],
     ),
     (
         "down",
@@ -82,12 +87,13 @@ const RELAYED: [(&str, [&str; 3]); 2] = [
             "proxy-bytes-down",
             "gateway-bytes-down",
             "meeting-bytes-down",
+            "front-bytes-down",
         ],
     ),
 ];
 
 /// The counters that may fall, and so are gauges.
-const GAUGES: [(&str, &str, &str); 4] = [
+const GAUGES: [(&str, &str, &str); 5] = [
     (
         "proxy-current",
         "hawser_proxy_connections",
@@ -102,6 +108,11 @@ const GAUGES: [(&str, &str, &str); 4] = [
         "gateway-current",
         "hawser_relay_streams",
         "Streams of clients that a gateway serves.",
+    ),
+    (
+        "front-current",
+        "hawser_fronted_streams",
+        "Streams of hosts that have not enrolled, to services of this machine.",
     ),
     (
         "meeting-hosts",

@@ -1,7 +1,7 @@
 //! From a TCP connection of any host to a session or a channel.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::half_open::{Origin, Place};
-use super::shared::{Entry, Shared};
+use super::shared::{Ends, Entry, Shared};
 use super::{memory, session};
 use crate::bind::{self, SocketOptions};
 use crate::clock;
@@ -95,7 +95,7 @@ async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, pla
                 Ok(Ok(handshake)) => {
                     // Its key is proved: it holds no stranger's place any more.
                     place.leave();
-                    shared.displace_silent(&handshake.peer).await;
+                    shared.displace_silent(&handshake.peer, remote.ip()).await;
                     begin(shared, handshake, remote);
                 }
                 // A client that races several connections lets go of those that lose.
@@ -120,6 +120,8 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
     let id = keys.session_id();
     let channel = ChannelId::new(0);
+    let local = handshake.stream.local_addr().unwrap_or(UNKNOWN);
+    let ends = Ends { remote, local };
     let new = NewChannel {
         reader: keys.reader(channel, Direction::ClientToGateway, config.session.plain),
         sealer: keys.sealer(channel, Direction::GatewayToClient),
@@ -130,7 +132,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         if shared.closed.load(Ordering::Relaxed) {
             return;
         }
-        if !shared.make_room(&mut sessions, &peer) {
+        if !shared.make_room(&mut sessions, &peer, remote.ip()) {
             tracing::warn!(%peer, "too many sessions");
             shared.count(|counters| counters.limited += 1);
             return;
@@ -142,22 +144,18 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
             shared.congestion.clone(),
             shared.reading.clone(),
         );
-        sessions.insert(
-            id,
-            Entry {
-                driver: driver.clone(),
-                peer,
-                remote,
-                begun: Instant::now(),
-                revoked: false,
-            },
-        );
+        sessions.insert(id, Entry::new(driver.clone(), peer, ends));
         memory::begin(shared, &sessions, &driver);
         driver
     };
     shared.count(|counters| counters.sessions += 1);
     tracing::info!(session = %id, %peer, %remote, "a session has begun");
-    tokio::spawn(session::serve(Arc::clone(shared), driver.clone(), peer));
+    tokio::spawn(session::serve(
+        Arc::clone(shared),
+        driver.clone(),
+        peer,
+        ends,
+    ));
     let spec = ChannelSpec {
         id: channel,
         role: ChannelRole::Express,
@@ -248,4 +246,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which the kernel keeps a connection that says nothing; it counts in retransmissions.
 const DEFERRED: Duration = Duration::from_secs(1);
+/// Stands for the address of a connection that has ended meanwhile.
+const UNKNOWN: SocketAddr = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0));
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

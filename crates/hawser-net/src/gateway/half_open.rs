@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 
 use self::crowd::{Crowd, Group, Guest};
 use super::limits::AcceptLimits;
+use super::sources::{network_of, source_of};
 use crate::identity::PublicKey;
 
 /// Gives places to connections that have not proved who they are.
@@ -266,7 +267,7 @@ impl Origin {
     /// One customer's addresses (an IPv4 address, or an IPv6 /64), or one caller.
     fn source(self) -> Group {
         match self {
-            Self::Address(address) => Group::Addresses(masked(address, 32, 64)),
+            Self::Address(address) => Group::Addresses(source_of(address)),
             Self::Relayed(key) => Group::Caller(key),
         }
     }
@@ -274,21 +275,8 @@ impl Origin {
     /// One network's addresses (an IPv4 /24, or an IPv6 /48), or all callers.
     fn network(self) -> Group {
         match self {
-            Self::Address(address) => Group::Addresses(masked(address, 24, 48)),
+            Self::Address(address) => Group::Addresses(network_of(address)),
             Self::Relayed(_) => Group::Callers,
-        }
-    }
-}
-
-fn masked(address: IpAddr, v4: u32, v6: u32) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            let prefix = u32::from(address) & (u32::MAX << (32 - v4));
-            IpAddr::V4(prefix.into())
-        }
-        IpAddr::V6(address) => {
-            let prefix = u128::from(address) & (u128::MAX << (128 - v6));
-            IpAddr::V6(prefix.into())
         }
     }
 }

@@ -7,6 +7,11 @@ pub struct AcceptLimits {
     pub sessions: usize,
     /// Sessions of one client.
     pub sessions_per_client: usize,
+    /// Sessions that began from one IPv4 address or one IPv6 /64. For a door whose clients' keys
+    /// cost nothing; elsewhere each client has its limit.
+    pub sessions_per_source: usize,
+    /// Sessions that began from one IPv4 /24 or one IPv6 /48.
+    pub sessions_per_network: usize,
     /// Connections that have not proved who they are, in all; half of them from one IPv4 /24, one
     /// IPv6 /48, or by other gateways. When all are taken, a newcomer displaces an idle one, or one
     /// of a source that has more than its share, or waits. Joins of live sessions have as many
@@ -31,6 +36,8 @@ impl Default for AcceptLimits {
         Self {
             sessions: 1024,
             sessions_per_client: 16,
+            sessions_per_source: usize::MAX,
+            sessions_per_network: usize::MAX,
             half_open: 512,
             half_open_per_source: 32,
             memory: ByteCount::from_mib(1024),

@@ -7,14 +7,14 @@ use std::time::Duration;
 use hawser_wire::Enrolment;
 
 use super::associate;
-use super::shared::{HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
+use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
 use crate::session::SessionHandle;
 use crate::stream::BondStream;
 
 /// Hands out the session's streams once its client is known; removes the session when it is over.
-pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
+pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, ends: Ends) {
     let peer = match shared.admission.is_enrolled(&key) {
         true => Some(key),
         false => {
@@ -29,7 +29,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
             entry.peer = peer;
         }
         tokio::select! {
-            () = hand_over(&shared, &driver, peer) => {}
+            () = hand_over(&shared, &driver, peer, ends) => {}
             () = associate(&shared, &driver) => {}
         }
     } else {
@@ -51,7 +51,7 @@ async fn associate(shared: &Shared, driver: &Driver) {
 }
 
 /// Gives the application what it asks for, until the session is over.
-async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey) {
+async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends) {
     let mut decided = shared.hand_over.subscribe();
     let decided = tokio::select! {
         decided = decided.wait_for(Option::is_some) => decided.map_or(None, |decided| *decided),
@@ -59,16 +59,10 @@ async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey) {
     };
     match decided {
         Some(HandOver::Sessions) => {
-            let remote = shared
-                .lock_sessions()
-                .get(&driver.id())
-                .map(|entry| entry.remote);
-            let Some(remote) = remote else { return };
-            let session = SessionHandle::new(driver.clone());
             let arrival = IncomingSession {
-                session,
+                session: SessionHandle::new(driver.clone()),
                 peer,
-                remote,
+                remote: ends.remote,
             };
             tokio::select! {
                 sent = shared.arrivals.send(arrival) => if sent.is_err() {
@@ -79,17 +73,18 @@ async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey) {
             }
             ended(driver).await;
         }
-        _ => hand_out(shared, driver, peer).await,
+        _ => hand_out(shared, driver, peer, ends).await,
     }
 }
 
-async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey) {
+async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends) {
     while let Some(id) = poll_fn(|cx| driver.poll_incoming(cx)).await {
+        shared.note_used(driver.id());
         let opening = driver
             .with(|session, _| session.peer_metadata(id))
             .unwrap_or_default();
         let stream = BondStream::new(driver.clone(), id, opening);
-        let sent = shared.incoming.send(Incoming { stream, peer });
+        let sent = shared.incoming.send(Incoming { stream, peer, ends });
         tokio::select! {
             sent = sent => if sent.is_err() {
                 return;

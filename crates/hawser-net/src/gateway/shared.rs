@@ -1,7 +1,7 @@
 //! What the tasks of a gateway share.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use super::config::{Admission, GatewayConfig};
 use super::half_open::HalfOpen;
 use super::probe::Probing;
 use super::shares::Shares;
+use super::sources::{network_of, source_of};
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::identity::PublicKey;
@@ -55,10 +56,27 @@ pub(super) struct Shared {
 pub(super) struct Entry {
     pub(super) driver: Driver,
     pub(super) peer: PublicKey,
-    pub(super) remote: SocketAddr,
+    pub(super) ends: Ends,
     pub(super) begun: Instant,
+    /// When a stream was last seen in it.
+    pub(super) used: Instant,
     /// Its client was struck off the list, and the session is about to end.
     pub(super) revoked: bool,
+}
+
+impl Entry {
+    /// One that begins now.
+    pub(super) fn new(driver: Driver, peer: PublicKey, ends: Ends) -> Self {
+        let now = Instant::now();
+        Self {
+            driver,
+            peer,
+            ends,
+            begun: now,
+            used: now,
+            revoked: false,
+        }
+    }
 }
 
 /// A stream that a client opened.
@@ -68,6 +86,18 @@ pub struct Incoming {
     pub stream: BondStream,
     /// The client.
     pub peer: PublicKey,
+    /// Both ends of the session's first connection.
+    pub ends: Ends,
+}
+
+/// Both ends of the connection that a session began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The client's address and port. Of a caller that another gateway has passed on, it is only a
+    /// name for the log.
+    pub remote: SocketAddr,
+    /// The address and port of this machine that it came to.
+    pub local: SocketAddr,
 }
 
 /// A session that a client began and that was not handed out yet.
@@ -182,12 +212,14 @@ impl Shared {
         &self,
         sessions: &mut HashMap<SessionId, Entry>,
         peer: &PublicKey,
+        from: IpAddr,
     ) -> bool {
-        if self.has_room(sessions, peer) {
+        if self.has_room(sessions, peer, from) {
             return true;
         }
-        let of_peer = sessions.iter().filter(|(_, entry)| entry.peer == *peer);
-        let left = of_peer.filter(|(_, entry)| entry.driver.channels().is_empty());
+        let is_own = |entry: &Entry| entry.peer == *peer || self.shares_source(entry, from);
+        let own = sessions.iter().filter(|(_, entry)| is_own(entry));
+        let left = own.filter(|(_, entry)| entry.driver.channels().is_empty());
         let oldest = left.min_by_key(|(_, entry)| entry.begun).map(|(id, _)| *id);
         let oldest = oldest.and_then(|id| sessions.remove(&id));
         oldest.map(|entry| entry.driver.abort()).is_some()
@@ -196,7 +228,7 @@ impl Shared {
     /// Ends the oldest session of `peer` that gives no sign of life, if the limits leave no room
     /// for one more. After a power cut a client's old session is silent, but its connections have
     /// not failed yet. A client waits here once; of several attempts the others go on at once.
-    pub(super) async fn displace_silent(&self, peer: &PublicKey) {
+    pub(super) async fn displace_silent(&self, peer: &PublicKey, from: IpAddr) {
         let Some(_alone) = self.probing.begin(*peer) else {
             return;
         };
@@ -204,7 +236,7 @@ impl Shared {
             let sessions = self.lock_sessions();
             let of_peer = || sessions.values().filter(|entry| entry.peer == *peer);
             let has_left = |entry: &Entry| entry.driver.channels().is_empty();
-            if self.has_room(&sessions, peer) || of_peer().any(has_left) {
+            if self.has_room(&sessions, peer, from) || of_peer().any(has_left) {
                 return;
             }
             let mut own: Vec<_> = of_peer().map(|it| (it.begun, it.driver.clone())).collect();
@@ -219,10 +251,36 @@ impl Shared {
         }
     }
 
-    fn has_room(&self, sessions: &HashMap<SessionId, Entry>, peer: &PublicKey) -> bool {
+    fn has_room(
+        &self,
+        sessions: &HashMap<SessionId, Entry>,
+        peer: &PublicKey,
+        from: IpAddr,
+    ) -> bool {
         let limits = &self.config.limits;
-        let of_peer = sessions.values().filter(|entry| entry.peer == *peer);
-        sessions.len() < limits.sessions && of_peer.count() < limits.sessions_per_client
+        let count =
+            |is_one: &dyn Fn(&Entry) -> bool| sessions.values().filter(|it| is_one(it)).count();
+        let network = network_of(from);
+        sessions.len() < limits.sessions
+            && count(&|it| it.peer == *peer) < limits.sessions_per_client
+            && (limits.sessions_per_source == usize::MAX
+                || count(&|it| self.shares_source(it, from)) < limits.sessions_per_source)
+            && (limits.sessions_per_network == usize::MAX
+                || count(&|it| network_of(it.ends.remote.ip()) == network)
+                    < limits.sessions_per_network)
+    }
+
+    /// A stream was opened in a session.
+    pub(super) fn note_used(&self, id: SessionId) {
+        if let Some(entry) = self.lock_sessions().get_mut(&id) {
+            entry.used = Instant::now();
+        }
+    }
+
+    /// Whether a session counts with those that begin from `from`, where that is limited at all.
+    fn shares_source(&self, entry: &Entry, from: IpAddr) -> bool {
+        self.config.limits.sessions_per_source < usize::MAX
+            && source_of(entry.ends.remote.ip()) == source_of(from)
     }
 
     pub(super) fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {

@@ -73,13 +73,18 @@ fn a_client_displaces_its_own_session_that_a_power_cut_has_silenced() {
 
 /// A session of the test's client from the address `from`; it says nothing in it.
 async fn begin_session(from: &str, gateway: SocketAddr) -> Handshake {
+    begin_session_as(2, from, gateway).await
+}
+
+/// The same of a client with another key.
+async fn begin_session_as(seed: u8, from: &str, gateway: SocketAddr) -> Handshake {
     let socket = TcpSocket::new_v4().unwrap();
     socket
         .bind((from.parse::<IpAddr>().unwrap(), 0).into())
         .unwrap();
     let stream = socket.connect(gateway).await.unwrap();
     let (me, key) = (
-        Identity::from_seed([2; 32]),
+        Identity::from_seed([seed; 32]),
         Identity::from_seed([1; 32]).public(),
     );
     client_handshake(stream, &me, key).await.unwrap()
@@ -109,6 +114,42 @@ async fn gateway() -> (Gateway, SocketAddr, PublicKey) {
     let address = listener.local_addr().unwrap();
     let key = Identity::from_seed([1; 32]).public();
     (start(listener, AcceptLimits::default()), address, key)
+}
+
+/// Where everybody is let in, keys cost nothing.
+#[tokio::test]
+async fn sessions_of_one_address_and_of_one_network_are_limited_whatever_their_keys() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = AcceptLimits {
+        sessions_per_source: 1,
+        sessions_per_network: 2,
+        ..AcceptLimits::default()
+    };
+    let gateway = start(listener, limits);
+    let mut open = Vec::new();
+    for (seed, from, sessions, limited) in [
+        (2, "127.0.0.1", 1, 0),
+        (3, "127.0.0.1", 1, 1),
+        (4, "127.0.0.2", 2, 1),
+        (5, "127.0.0.3", 2, 2),
+        (6, "127.0.1.1", 3, 2),
+    ] {
+        open.push(begin_session_as(seed, from, address).await);
+        let is_so = |it: &GatewayCounters| (it.sessions, it.limited) == (sessions, limited);
+        counted(&gateway, is_so).await;
+    }
+    assert_eq!(gateway.session_count(), 3);
+    gateway.end_idle(PATIENCE);
+    assert_eq!(gateway.session_count(), 3);
+    // Those that nobody uses end, whether their clients listen or not.
+    gateway.end_idle(Duration::ZERO);
+    let ended = async {
+        while gateway.session_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
 }
 
 /// A client may begin sessions and end them for as long as it likes: what nobody has taken yet

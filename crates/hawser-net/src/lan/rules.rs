@@ -7,7 +7,6 @@
 use std::net::IpAddr;
 
 use futures_util::TryStreamExt as _;
-use rtnetlink::packet_route::route::{RouteScope, RouteType};
 use rtnetlink::packet_route::rule::{RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RuleAddRequest};
 
@@ -15,7 +14,7 @@ use crate::links::{LinkError, ask_kernel};
 use crate::routing_rules::{
     self, MAIN, add, is_there, preference, version_of, way_in, without_default_routes,
 };
-use crate::tun::default_route;
+use crate::tun::{default_route, local_route};
 
 /// Adds the routes of `families` by `device`, which change nothing without rules. An error is the
 /// kernel's reason, or that another Hawser has such routes.
@@ -60,9 +59,7 @@ async fn routes(
     let mut found = handle.link().get().match_name(device.to_owned()).execute();
     let index = found.try_next().await?.map_or(0, |link| link.header.index);
     for family in families {
-        let mut local = default_route(index, *family, HERE_TABLE);
-        local.header.kind = RouteType::Local;
-        local.header.scope = RouteScope::Host;
+        let local = local_route(index, *family, HERE_TABLE);
         handle.route().add(local).execute().await?;
         let out = default_route(index, *family, DEVICE_TABLE);
         handle.route().add(out).execute().await?;

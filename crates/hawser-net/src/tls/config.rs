@@ -26,24 +26,23 @@ use crate::identity::{Identity, PublicKey};
 
 pub(super) fn client(me: &Identity, expected: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
     let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(me));
-    let config = believing(vec![expected])?.with_client_cert_resolver(Arc::new(resolver));
+    let expected = Expected::AmongThese(vec![expected]);
+    let config = believing(expected)?.with_client_cert_resolver(Arc::new(resolver));
     Ok(ours(config))
 }
 
-/// A client that has no key to show, and believes the holders of any of these.
-pub(super) fn prober(known: Vec<PublicKey>) -> Result<Arc<ClientConfig>, TlsError> {
+/// A client that has no key to show, and believes the holders of these keys.
+pub(super) fn prober(expected: Expected) -> Result<Arc<ClientConfig>, TlsError> {
     Ok(ours(
-        believing(known)?.with_client_cert_resolver(Arc::new(NoKey)),
+        believing(expected)?.with_client_cert_resolver(Arc::new(NoKey)),
     ))
 }
 
-fn believing(
-    known: Vec<PublicKey>,
-) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
+fn believing(expected: Expected) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
     Ok(ClientConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(ExpectServer(known))))
+        .with_custom_certificate_verifier(Arc::new(ExpectServer(expected))))
 }
 
 fn ours(mut config: ClientConfig) -> Arc<ClientConfig> {
@@ -183,9 +182,18 @@ impl From<Verdict> for rustls::Error {
     }
 }
 
+/// Which servers a client believes, once they have proved their key.
+#[derive(Debug)]
+pub(super) enum Expected {
+    /// Holders of these keys.
+    AmongThese(Vec<PublicKey>),
+    /// Whoever proves a key: who that is, is judged afterwards.
+    Anyone,
+}
+
 /// The client's opinion: these servers are right, everybody else is not.
 #[derive(Debug)]
-struct ExpectServer(Vec<PublicKey>);
+struct ExpectServer(Expected);
 
 impl ServerCertVerifier for ExpectServer {
     fn verify_server_cert(
@@ -197,8 +205,11 @@ impl ServerCertVerifier for ExpectServer {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let got = public_key(key)?;
-        match self.0[..] {
-            _ if self.0.contains(&got) => Ok(ServerCertVerified::assertion()),
+        let Expected::AmongThese(known) = &self.0 else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match known[..] {
+            _ if known.contains(&got) => Ok(ServerCertVerified::assertion()),
             [expected] => Err(Verdict::WrongServer { expected, got }.into()),
             _ => Err(Verdict::UnknownServer { key: got }.into()),
         }

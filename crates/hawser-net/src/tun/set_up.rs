@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures_util::TryStreamExt as _;
 use ipnet::IpNet;
-use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::packet_route::route::{RouteMessage, RouteScope, RouteType};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
 use super::TunError;
@@ -88,6 +88,15 @@ pub(crate) fn default_route(index: u32, family: IpAddr, table: u32) -> RouteMess
             .table_id(table)
             .build(),
     }
+}
+
+/// A route of a table that has everything of a family end at this machine itself, as if it had
+/// come by a device.
+pub(crate) fn local_route(index: u32, family: IpAddr, table: u32) -> RouteMessage {
+    let mut route = default_route(index, family, table);
+    route.header.kind = RouteType::Local;
+    route.header.scope = RouteScope::Host;
+    route
 }
 
 const LOOPBACK_MTU: u16 = u16::MAX;

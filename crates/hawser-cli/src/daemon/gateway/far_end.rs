@@ -23,6 +23,7 @@ use crate::daemon::Daemon;
 use crate::daemon::counters::flat;
 use crate::daemon::gateway::directory::OwnDirectory;
 use crate::daemon::gateway::door::{Door, InviteWish, watch_peers};
+use crate::daemon::gateway::front_door::{FrontDoor, ShownFront};
 use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
 use crate::daemon::subject::{Subject, View};
 use crate::daemon::web::Web;
@@ -64,6 +65,10 @@ impl FarEnd<'_> {
             always: self.role == Role::Receiver,
         };
         let door = Door::open(self.setup, self.state, self.config, links.clone(), wish).await?;
+        let front = match self.role {
+            Role::Gateway => FrontDoor::open(self.setup, self.state, self.config, &links).await?,
+            _ => None,
+        };
         let directory = OwnDirectory::start(self.directory, self.state).await?;
         door.announce(self.invite_file, self.command)?;
         // The invite is written before the address appears, so that readers of the address find it.
@@ -77,6 +82,7 @@ impl FarEnd<'_> {
             relay: self.relay,
             packets: self.packets,
             meeting: self.meeting,
+            front: front.as_ref().map(FrontDoor::shown),
             directory,
             links,
             names: GatewayNames::of(self.setup),
@@ -85,6 +91,9 @@ impl FarEnd<'_> {
         accept(&daemon, &gateway, serve).await;
         tracing::info!("ending");
         gateway.close(END_PATIENCE).await;
+        if let Some(front) = front {
+            front.end(END_PATIENCE).await;
+        }
         web.end().await;
         Ok(())
     }
@@ -110,6 +119,7 @@ struct GatewaySubject {
     relay: Option<Arc<GatewayCounters>>,
     packets: Option<Arc<PacketCounters>>,
     meeting: Option<Arc<MeetingPlace>>,
+    front: Option<ShownFront>,
     directory: Option<OwnDirectory>,
     links: watch::Receiver<Arc<Vec<Link>>>,
     names: GatewayNames,
@@ -133,17 +143,23 @@ impl GatewayNames {
     }
 }
 
+impl GatewaySubject {
+    /// The doors that are open: for clients, and for hosts that have not enrolled.
+    fn doors(&self) -> impl Iterator<Item = Arc<Gateway>> {
+        let front = self.front.as_ref().and_then(|front| front.door.upgrade());
+        self.gateway.upgrade().into_iter().chain(front)
+    }
+}
+
 impl Subject for GatewaySubject {
     fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View> {
-        let Some(gateway) = self.gateway.upgrade() else {
-            return Vec::new();
-        };
-        views(&gateway, wanted, max_streams, &self.names.congestion)
+        let congestion = &self.names.congestion;
+        let of_door = |door: Arc<Gateway>| views(&door, wanted, max_streams, congestion);
+        self.doors().flat_map(of_door).collect()
     }
 
     fn session_count(&self) -> usize {
-        let gateway = self.gateway.upgrade();
-        gateway.map_or(0, |gateway| gateway.session_count())
+        self.doors().map(|gateway| gateway.session_count()).sum()
     }
 
     fn links(&self) -> Vec<LinkStatus> {
@@ -165,8 +181,8 @@ impl Subject for GatewaySubject {
     }
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
-        let gateway = self.gateway.upgrade();
-        gateway.is_some_and(|gateway| read_recorder(&gateway, session, read))
+        self.doors()
+            .any(|gateway| read_recorder(&gateway, session, read))
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
@@ -182,6 +198,12 @@ impl Subject for GatewaySubject {
         }
         if let Some(meeting) = &self.meeting {
             flat(&mut list, "meeting", &meeting.stats());
+        }
+        if let Some(front) = &self.front {
+            if let Some(door) = front.door.upgrade() {
+                flat(&mut list, "front-door", &door.counters());
+            }
+            flat(&mut list, "front", &front.counters.snapshot());
         }
         if let Some(directory) = &self.directory {
             flat(&mut list, "directory", &directory.counts());

@@ -131,6 +131,7 @@ pub(crate) fn status(director: &SharedDirector, over_peers: u64) -> ConnectionsS
         unanswered: report.unanswered,
         gateway: report.gateway.as_ref().map(by_gateway::status),
         over_peers,
+        not_bonded: Vec::new(),
         links: report.links.iter().map(placing).collect(),
     }
 }

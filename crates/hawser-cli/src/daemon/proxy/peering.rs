@@ -12,7 +12,7 @@ use hawser_front::peer::{PeerFinder, PeerSessions, PeerSettings, Peers, ThroughG
 use hawser_net::bind::{SocketOptions, connect_on_link};
 use hawser_net::client::{Client, ClientConfig};
 use hawser_net::host_port::HostPort;
-use hawser_net::identity::PublicKey;
+use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::links::{Link, usable};
 use hawser_net::store::ClientStore;
 use hawser_net::unix_time::UnixTime;
@@ -48,11 +48,7 @@ impl Peering {
             }
             store.gateways().iter().map(|gateway| gateway.key).collect()
         };
-        let connect = OverOneLink {
-            links: links.clone(),
-            wanted: wanted.to_vec(),
-            rules: Arc::clone(rules),
-        };
+        let connect = OverOneLink::new(wanted, (links, rules));
         let settings = PeerSettings {
             keep_missing: setup.config.connection.peer_retry,
             ..PeerSettings::at_port(DEFAULT_GATEWAY_PORT)
@@ -105,6 +101,22 @@ impl PeerClients {
     pub(crate) fn start(&self, peer: PublicKey, addresses: Vec<HostPort>) -> Option<Arc<Client>> {
         let config = self.config(peer, addresses)?;
         Some(self.begin(config))
+    }
+
+    /// The same with another key of this host's, by which nobody else knows it.
+    pub(crate) fn start_as(
+        &self,
+        identity: Identity,
+        peer: PublicKey,
+        addresses: Vec<HostPort>,
+    ) -> Option<Arc<Client>> {
+        let config = self.config(peer, addresses)?;
+        Some(self.begin(ClientConfig {
+            identity,
+            name: String::new(),
+            reached: Vec::new(),
+            ..config
+        }))
     }
 
     /// The same for one that nothing leads to but the gateway at which it may be met.
@@ -174,13 +186,22 @@ pub(crate) fn enrol(
 }
 
 /// Connects over one of the links that may be used, for what is not worth more.
-struct OverOneLink {
+pub(crate) struct OverOneLink {
     links: Links,
     wanted: Vec<String>,
     rules: Arc<LinkRuleStore>,
 }
 
 impl OverOneLink {
+    /// Over one of these `links`, of which `wanted` may name some.
+    pub(crate) fn new(wanted: &[String], (links, rules): (&Links, &Arc<LinkRuleStore>)) -> Self {
+        Self {
+            links: links.clone(),
+            wanted: wanted.to_vec(),
+            rules: Arc::clone(rules),
+        }
+    }
+
     fn link(&self, address: IpAddr) -> Option<Link> {
         let rules = self.rules.for_director();
         let leads = |link: &Link| match address.is_ipv6() {

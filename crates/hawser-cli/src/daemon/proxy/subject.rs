@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hawser_control::{
-    ConnectionsStatus, KillSwitchStatus, LinkStatus, PlacedReport, PolicyStatus,
+    ConnectionsStatus, KillSwitchStatus, LinkStatus, NotBondedStatus, PlacedReport, PolicyStatus,
     RegistrationStatus, Request, StandbyStatus,
 };
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::name_stub::KnownNames;
-use hawser_front::peer::{NamedPeers, PeerSessions};
+use hawser_front::peer::{DiscoveredServers, NamedPeers, PeerSessions};
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
@@ -43,6 +43,8 @@ pub(crate) struct ClientSubject {
     pub(crate) director: Option<SharedDirector>,
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
+    /// Sessions with servers that were discovered.
+    pub(crate) discovered: Option<DiscoveredServers>,
     /// Sessions with hosts that are known by name.
     pub(crate) named: Option<Arc<NamedPeers>>,
     pub(crate) proxy: Arc<ProxyCounters>,
@@ -84,6 +86,7 @@ impl ClientSubject {
             client: None,
             director: None,
             peers: None,
+            discovered: None,
             named: None,
             proxy: Arc::default(),
             kill_switch: None,
@@ -111,11 +114,14 @@ impl ClientSubject {
         let peers = peers.unwrap_or_default().into_iter();
         let named = self.named.as_ref().map(|named| named.clients());
         let named = named.unwrap_or_default();
+        let discovered = self.discovered.as_ref().map(DiscoveredServers::clients);
+        let discovered = discovered.unwrap_or_default();
         gateway
             .into_iter()
             .chain(
                 peers
                     .chain(named)
+                    .chain(discovered)
                     .map(|(key, client)| (key.to_string(), client)),
             )
             .collect()
@@ -233,8 +239,18 @@ impl Subject for ClientSubject {
 
     fn connections(&self) -> Option<ConnectionsStatus> {
         let over_peers = self.peers.as_ref().map_or(0, PeerSessions::opened);
+        let discovered = self.discovered.as_ref();
+        let over_peers = over_peers + discovered.map_or(0, DiscoveredServers::opened);
         let director = self.director.as_ref();
-        director.map(|director| direct::status(director, over_peers))
+        let amiss = discovered.map(DiscoveredServers::not_bonded);
+        let amiss = amiss.into_iter().flatten().map(|it| NotBondedStatus {
+            server: it.at,
+            reason: it.problem.to_string(),
+        });
+        director.map(|director| ConnectionsStatus {
+            not_bonded: amiss.collect(),
+            ..direct::status(director, over_peers)
+        })
     }
 
     fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {

@@ -171,7 +171,7 @@ async fn connect_all(way: &ThroughGateway) -> (Vec<TcpStream>, io::Error) {
 }
 
 async fn serve(gateway: Gateway, place: Arc<MeetingPlace>) {
-    while let Some(Incoming { stream, peer }) = gateway.accept().await {
+    while let Some(Incoming { stream, peer, .. }) = gateway.accept().await {
         let (place, client) = (Arc::clone(&place), ClientId::new(*peer.as_bytes()));
         let stream = Bonded::new(stream);
         tokio::spawn(async move {
@@ -201,7 +201,9 @@ async fn a_host_of_the_book_has_a_session_through_the_gateway() {
     let mut stream = soon(alice.open(vec![9].into())).await.unwrap();
     stream.write_all(&[7; 100_000]).await.unwrap();
     stream.shutdown().await.unwrap();
-    let Incoming { mut stream, peer } = soon(scene.bob.door.accept()).await.unwrap();
+    let Incoming {
+        mut stream, peer, ..
+    } = soon(scene.bob.door.accept()).await.unwrap();
     assert_eq!(peer, identity(3).public());
     let mut came = Vec::new();
     soon(stream.read_to_end(&mut came)).await.unwrap();

@@ -1,0 +1,246 @@
+//! The port for hosts that have not enrolled, which reach services of this machine by it.
+//!
+//! It is a gateway of its own, with limits of its own: whatever strangers do there takes no place,
+//! session or memory of a client.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hawser_config::{FrontPort, ServeConfig};
+use hawser_front::gateway::{ClientLimits, Fronted, GatewayCounters, Shown};
+use hawser_front::this_machine::ThisMachine;
+use hawser_net::foreign_source::ForeignSource;
+use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
+use hawser_net::identity::PublicKey;
+use hawser_net::links::{Link, OwnAddresses};
+use hawser_net::store::StateDir;
+use hawser_types::ByteCount;
+use rustix::process::{Resource, getrlimit};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::setup::{Setup, Usage};
+
+/// A port that is open to everybody, and leads to services of this machine.
+pub(crate) struct FrontDoor {
+    gateway: Arc<Gateway>,
+    fronted: Arc<Fronted>,
+    source: Option<Arc<ForeignSource>>,
+    tasks: [AbortHandle; 2],
+}
+
+/// What is shown of it.
+pub(crate) struct ShownFront {
+    pub(crate) door: Weak<Gateway>,
+    pub(crate) counters: Arc<GatewayCounters>,
+}
+
+impl FrontDoor {
+    /// Opens the port, unless no service can be had by it: a service that can't be shown clients'
+    /// addresses is left out, and the log says why.
+    pub(crate) async fn open(
+        setup: &Setup,
+        state: &StateDir,
+        config: &ServeConfig,
+        links: &watch::Receiver<Arc<Vec<Link>>>,
+    ) -> anyhow::Result<Option<Self>> {
+        let front = &config.front;
+        if let Some(port) = front.twice() {
+            return Err(Usage(format!("--front: port {port} is named twice")).into());
+        }
+        let (shown, source) = shown(&front.ports).await;
+        if shown.is_empty() {
+            return Ok(None);
+        }
+        let ports: Vec<u16> = shown.keys().copied().collect();
+        let own = OwnAddresses::follow().await;
+        let own = own.context("can't follow this machine's addresses")?;
+        let limits = Limits::within(getrlimit(Resource::Nofile).current, config);
+        let machine = ThisMachine::new(own);
+        let fronted = Arc::new(Fronted::new(shown, machine, limits.streams, front.pin));
+        let listener = hawser_net::bind::listen(front.listen)
+            .with_context(|| format!("can't listen on {}", front.listen))?;
+        let listen = listener.local_addr()?;
+        let session = &setup.config.session;
+        let gateway = GatewayConfig {
+            identity: state.identity()?,
+            session: session.for_session(MAX_STREAMS),
+            limits: limits.accept,
+            congestion: session.congestion.name(),
+        };
+        let gateway = Gateway::start(gateway, vec![listener], Arc::new(Everybody))?;
+        let gateway = Arc::new(gateway.following(links.clone()));
+        tracing::info!(%listen, ?ports, "hosts that have not enrolled reach these ports");
+        let serving = serve(Arc::clone(&gateway), Arc::clone(&fronted));
+        let tidying = end_idle(Arc::downgrade(&gateway));
+        Ok(Some(Self {
+            tasks: [
+                tokio::spawn(serving).abort_handle(),
+                tokio::spawn(tidying).abort_handle(),
+            ],
+            gateway,
+            fronted,
+            source,
+        }))
+    }
+
+    pub(crate) fn shown(&self) -> ShownFront {
+        ShownFront {
+            door: Arc::downgrade(&self.gateway),
+            counters: self.fronted.counters(),
+        }
+    }
+
+    /// Ends all sessions in order, within `patience`.
+    pub(crate) async fn end(self, patience: Duration) {
+        self.gateway.close(patience).await;
+        self.tasks.iter().for_each(AbortHandle::abort);
+        if let Some(source) = self.source {
+            source.end().await;
+        }
+    }
+}
+
+/// How each service is shown clients' addresses; those that can't be are left out.
+async fn shown(ports: &[FrontPort]) -> (BTreeMap<u16, Shown>, Option<Arc<ForeignSource>>) {
+    let as_source = ports.iter().filter(|it| it.proxy_protocol.is_none());
+    let as_source: BTreeSet<u16> = as_source.map(|it| it.port).collect();
+    let source = match as_source.is_empty() {
+        true => None,
+        false => match ForeignSource::begin(as_source).await {
+            Ok(source) => Some(Arc::new(source)),
+            Err(error) => {
+                for port in ports.iter().filter(|it| it.proxy_protocol.is_none()) {
+                    tracing::warn!(
+                        %port,
+                        %error,
+                        "not fronted: its service would take strangers for this machine. Where it \
+                         takes the PROXY protocol, name that port: {port}:proxy=PORT"
+                    );
+                }
+                None
+            }
+        },
+    };
+    let shown = ports.iter().filter_map(|port| {
+        let shown = match (port.proxy_protocol, &source) {
+            (Some(at), _) => Shown::ByProxyProtocol(at),
+            (None, Some(source)) => Shown::AsSource(Arc::clone(source)),
+            (None, None) => return None,
+        };
+        Some((port.port, shown))
+    });
+    (shown.collect(), source)
+}
+
+async fn serve(gateway: Arc<Gateway>, fronted: Arc<Fronted>) {
+    while let Some(incoming) = gateway.accept().await {
+        let fronted = Arc::clone(&fronted);
+        tokio::spawn(async move { fronted.serve(incoming).await });
+    }
+}
+
+/// Ends sessions that nobody uses, for as long as the gateway lives.
+async fn end_idle(gateway: Weak<Gateway>) {
+    let mut tick = interval(LOOK_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let Some(gateway) = gateway.upgrade() else {
+            return;
+        };
+        gateway.end_idle(IDLE_AFTER);
+    }
+}
+
+/// Whoever comes is let in, and gets nothing but the services.
+struct Everybody;
+
+impl Admission for Everybody {
+    fn admits(&self, _: &PublicKey) -> bool {
+        true
+    }
+
+    fn is_enrolled(&self, _: &PublicKey) -> bool {
+        true
+    }
+
+    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
+        Err("nobody enrols here".to_owned())
+    }
+}
+
+/// What all strangers together may have, and those of one address and network.
+struct Limits {
+    accept: AcceptLimits,
+    streams: ClientLimits,
+}
+
+impl Limits {
+    /// Within so many descriptors: half of them are for their streams and sessions at most, so
+    /// that clients have theirs.
+    fn within(descriptors: Option<u64>, config: &ServeConfig) -> Self {
+        let descriptors = descriptors.and_then(|most| usize::try_from(most).ok());
+        let descriptors = descriptors.unwrap_or(usize::MAX);
+        let sessions = (descriptors / 4 / CHANNELS).clamp(1, MAX_SESSIONS);
+        let defaults = AcceptLimits::default();
+        Self {
+            accept: AcceptLimits {
+                sessions,
+                sessions_per_client: SESSIONS_PER_SOURCE,
+                sessions_per_source: SESSIONS_PER_SOURCE.min(sessions.div_ceil(4)),
+                sessions_per_network: SESSIONS_PER_NETWORK.min(sessions.div_ceil(2)),
+                half_open: MAX_HALF_OPEN,
+                half_open_per_source: HALF_OPEN_PER_SOURCE,
+                memory: ByteCount::new(config.limits.memory.as_u64() / 4).min(defaults.memory),
+            },
+            streams: ClientLimits {
+                streams: MAX_STREAMS as usize,
+                all_streams: (descriptors / 4).min(MAX_ALL_STREAMS),
+                connects_per_second: CONNECTS_PER_SECOND,
+                connect_burst: CONNECT_BURST,
+                ..ClientLimits::default()
+            },
+        }
+    }
+}
+
+/// Sessions of all strangers.
+const MAX_SESSIONS: usize = 256;
+const SESSIONS_PER_SOURCE: usize = 16;
+const SESSIONS_PER_NETWORK: usize = 64;
+/// That a session may have: each is a descriptor.
+const CHANNELS: usize = 64;
+const MAX_HALF_OPEN: usize = 128;
+const HALF_OPEN_PER_SOURCE: usize = 16;
+/// Streams of one session, and of one address.
+const MAX_STREAMS: u32 = 256;
+const MAX_ALL_STREAMS: usize = 4096;
+/// A browser opens some dozens for a page.
+const CONNECTS_PER_SECOND: u32 = 100;
+const CONNECT_BURST: u32 = 500;
+/// Longer than clients keep a session that they do not use.
+const IDLE_AFTER: Duration = Duration::from_secs(300);
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_leave_half_of_the_descriptors_to_clients() {
+        let config = ServeConfig::default();
+        for descriptors in [1024, 4096, 65_536, 1 << 20] {
+            let limits = Limits::within(Some(descriptors), &config);
+            let sessions = limits.accept.sessions * CHANNELS;
+            let all = sessions + limits.streams.all_streams;
+            assert!(all as u64 <= descriptors / 2, "{descriptors}: {all}");
+            assert!(limits.accept.sessions_per_source < limits.accept.sessions);
+        }
+        let limits = Limits::within(None, &config);
+        assert_eq!(limits.accept.sessions, MAX_SESSIONS);
+    }
+}

@@ -1,0 +1,238 @@
+//! Services of a machine that its clients have never met, over two links.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::clients::{Done, is_without, noise, run};
+use super::network::{SERVER, TwoLinks};
+use super::nginx::Nginx;
+use super::program::{Daemon, Place, until};
+
+/// A web server with Hawser in front of it, and a client with two links.
+struct Stage {
+    place: Place,
+    network: TwoLinks,
+    nginx: Nginx,
+}
+
+#[test]
+fn a_server_that_was_never_met_is_reached_over_both_links_and_sees_who_comes() {
+    let test = "a_server_that_was_never_met_is_reached_over_both_links_and_sees_who_comes";
+    let Some(stage) = Stage::new(test) else {
+        return;
+    };
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    let content = noise(1, FILE);
+    stage.nginx.put("file", &content);
+    // The first connection goes as to any server.
+    assert!(stage.download(&up, PLAIN, "file").out() == content);
+    assert_eq!(stage.front("connected"), 0, "{}", server.log());
+    stage.until_bonded(&up, PLAIN);
+
+    let before = stage.network.received();
+    assert!(stage.download(&up, PLAIN, "file").out() == content);
+    let after = stage.network.received();
+    for (before, after) in before.into_iter().zip(after) {
+        let share = after - before;
+        assert!(
+            share > FILE as u64 / 4,
+            "{share} bytes by one link: {}",
+            up.log()
+        );
+    }
+    // Not with an address of the server's own, neither as the source nor in the PROXY protocol.
+    stage.nginx.put("as-source", b"x");
+    assert_eq!(stage.download(&up, PLAIN, "as-source").out(), b"x");
+    let line = stage.nginx.logged(&["GET /as-source "]);
+    assert!(
+        line.contains(" 10.7.1.2 ") || line.contains(" 10.7.2.2 "),
+        "{line}"
+    );
+    stage.until_bonded(&up, PROXIED);
+    stage.nginx.put("by-protocol", b"x");
+    assert_eq!(stage.download(&up, PROXIED, "by-protocol").out(), b"x");
+    let line = stage.nginx.logged(&["GET /by-protocol "]);
+    assert!(
+        line.ends_with(" 10.7.1.2") || line.ends_with(" 10.7.2.2"),
+        "{line}"
+    );
+    up.end();
+    server.end();
+    let rules = stage.network.server.command("ip").arg("rule").output();
+    let rules = String::from_utf8(rules.unwrap().stdout).unwrap();
+    assert!(!rules.contains("sport"), "{rules}");
+}
+
+#[test]
+fn a_stranger_reaches_no_other_port() {
+    let test = "a_stranger_reaches_no_other_port";
+    let Some(stage) = Stage::new(test) else {
+        return;
+    };
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    stage.nginx.put("file", b"x");
+    // Its session is begun, since whether it leads to this port shows when it is asked.
+    let is_refused = || {
+        assert_eq!(
+            stage.download(&up, OTHER, "file").out(),
+            b"x",
+            "{}",
+            up.log()
+        );
+        stage.front("refused-refused-by-policy") > 0
+    };
+    until("a stream is refused", is_refused, || server.log());
+    assert_eq!(stage.front("connected"), 0, "{}", server.log());
+    let amiss = stage.not_bonded();
+    assert_eq!(amiss["server"], format!("{SERVER}:{OTHER}"), "{amiss}");
+    up.end();
+    server.end();
+}
+
+#[test]
+fn a_server_with_another_key_is_not_bonded_with_and_refused_only_where_that_is_wanted() {
+    let test = "a_server_with_another_key_is_not_bonded_with_and_refused_only_where_that_is_wanted";
+    let Some(stage) = Stage::new(test) else {
+        return;
+    };
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    stage.nginx.put("file", b"x");
+    stage.until_bonded(&up, PLAIN);
+    up.end();
+    server.end();
+    std::fs::remove_file(stage.place.path("server/key")).unwrap();
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    let is_told = || {
+        assert_eq!(
+            stage.download(&up, PLAIN, "file").out(),
+            b"x",
+            "{}",
+            up.log()
+        );
+        !stage.not_bonded().is_null()
+    };
+    until("another key is noticed", is_told, || up.log());
+    let reason = stage.not_bonded()["reason"].to_string();
+    assert!(reason.contains("is pinned"), "{reason}");
+    assert_eq!(stage.front("connected"), 0, "{}", server.log());
+    let events = stage.place.run("client", &["events"]).out;
+    assert!(
+        events.contains(&format!("not bonded with {SERVER}:{PLAIN}")),
+        "{events}"
+    );
+    up.end();
+
+    let up = stage.up(&["--require-bonded"]);
+    let refused = stage.download(&up, PLAIN, "file");
+    assert!(!refused.status.success(), "{}", up.log());
+    // Of a server that was never bonded with, nothing is required.
+    assert_eq!(
+        stage.download(&up, OTHER, "file").out(),
+        b"x",
+        "{}",
+        up.log()
+    );
+    up.end();
+    server.end();
+}
+
+impl Stage {
+    /// None where something is missing here, which is told.
+    fn new(test: &str) -> Option<Self> {
+        if is_without(&["nginx", "ip", "nsenter", "tc", "curl"], test) {
+            return None;
+        }
+        let place = Place::new();
+        let network = TwoLinks::new(test)?;
+        network.shape([40, 40]);
+        let address = format!("0.0.0.0:{PLAIN}").parse().unwrap();
+        let directives =
+            format!("listen {PROXIED}; listen {OTHER}; listen 127.0.0.1:{BEHIND} proxy_protocol;");
+        let nginx = Nginx::start_with(&network.server, &place, address, &directives);
+        Some(Self {
+            place,
+            network,
+            nginx,
+        })
+    }
+
+    fn serve(&self) -> Daemon {
+        let hawser = self.network.server.command(env!("CARGO_BIN_EXE_hawser"));
+        let front = format!("{PLAIN},{PROXIED}:proxy={BEHIND}");
+        self.start("server", hawser, &["serve", "--front", &front])
+    }
+
+    fn up(&self, arguments: &[&str]) -> Daemon {
+        let hawser = self.network.client.command(env!("CARGO_BIN_EXE_hawser"));
+        let always = ["up", "--listen", "127.0.0.1:0", "--discover"];
+        self.start("client", hawser, &[&always[..], arguments].concat())
+    }
+
+    fn start(&self, state: &str, mut hawser: Command, arguments: &[&str]) -> Daemon {
+        hawser.arg("--state").arg(self.place.path(state));
+        hawser.args(arguments);
+        let daemon = self.place.launch_command(state, hawser);
+        let listens = || daemon.listen(&self.place).is_some();
+        until("the daemon listens", listens, || daemon.log());
+        daemon
+    }
+
+    /// Downloads a file by the client's proxy port.
+    fn download(&self, up: &Daemon, port: u16, file: &str) -> Done {
+        let proxy = format!("socks5://{}", up.listen(&self.place).unwrap());
+        let mut curl = self.network.client.command("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--proxy", &proxy]);
+        curl.arg(format!("http://{SERVER}:{port}/{file}"));
+        run(&self.place, &mut curl)
+    }
+
+    /// Connects to a port until a connection is bonded, and the session has both links.
+    fn until_bonded(&self, up: &Daemon, port: u16) {
+        self.nginx.put("little", b"x");
+        let before = self.front("connected");
+        let is_bonded = || {
+            assert_eq!(
+                self.download(up, port, "little").out(),
+                b"x",
+                "{}",
+                up.log()
+            );
+            self.front("connected") > before && self.paths() == [2].repeat(self.paths().len())
+        };
+        until("one is bonded", is_bonded, || up.log());
+    }
+
+    /// The paths of each session of the client that are up.
+    fn paths(&self) -> Vec<usize> {
+        let status = self.place.status("client").unwrap();
+        let sessions = status["sessions"].as_array().unwrap().iter();
+        let up = |session: &Value| {
+            let paths = session["paths"].as_array().unwrap().iter();
+            paths.filter(|path| path["state"] == "up").count()
+        };
+        sessions.map(up).collect()
+    }
+
+    /// A count of what the server did for strangers.
+    fn front(&self, name: &str) -> u64 {
+        let status = self.place.status("server").unwrap();
+        status["counters"][format!("front-{name}")]
+            .as_u64()
+            .unwrap_or_default()
+    }
+
+    /// The first server that the client does not bond with.
+    fn not_bonded(&self) -> Value {
+        let status = self.place.status("client").unwrap();
+        status["connections"]["not_bonded"][0].clone()
+    }
+}
+
+/// Ports of the web server: one that strangers are seen at as they are, one where they are told of,
+/// the one behind that, and one that is not theirs.
+const PLAIN: u16 = 8000;
+const PROXIED: u16 = 8001;
+const BEHIND: u16 = 8002;
+const OTHER: u16 = 8003;
+const FILE: usize = 8_000_000;

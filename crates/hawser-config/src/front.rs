@@ -1,0 +1,164 @@
+use std::fmt;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use hawser_types::parse_duration;
+
+use crate::ConfigError;
+use crate::address::read_listen;
+use crate::document::Section;
+
+/// What a gateway has of this machine's services for hosts that have not enrolled, in `[serve]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrontConfig {
+    /// `front`: ports of this machine that such hosts reach over all links. Empty by default.
+    pub ports: Vec<FrontPort>,
+    /// `front-listen`: address for such hosts, apart from that of clients. Default `[::]:7444`.
+    pub listen: SocketAddr,
+    /// `front-pin`: time for which they keep this machine's key. Default 7 days, at most 30.
+    pub pin: Duration,
+}
+
+/// A port of this machine that hosts reach without having enrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontPort {
+    /// The port, as they name it.
+    pub port: u16,
+    /// The port at which its service takes the PROXY protocol; none where the service is shown the
+    /// client's address as the source of the connection.
+    pub proxy_protocol: Option<u16>,
+}
+
+impl FromStr for FrontPort {
+    type Err = UnknownFrontPort;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFrontPort> {
+        let (port, way) = match text.split_once(':') {
+            Some((port, way)) => (read_port(port)?, Some(way)),
+            None => (read_port(text)?, None),
+        };
+        let proxy_protocol = match way {
+            None => None,
+            Some("proxy") => Some(port),
+            Some(way) => {
+                let at = way.strip_prefix("proxy=").ok_or(UnknownFrontPort)?;
+                Some(read_port(at)?)
+            }
+        };
+        Ok(Self {
+            port,
+            proxy_protocol,
+        })
+    }
+}
+
+fn read_port(text: &str) -> Result<u16, UnknownFrontPort> {
+    let port = text.parse().ok().filter(|port| *port != 0);
+    // "+443" is a number to the parser.
+    port.filter(|_| text.bytes().all(|it| it.is_ascii_digit()))
+        .ok_or(UnknownFrontPort)
+}
+
+impl fmt::Display for FrontPort {
+    /// `443`, `443:proxy` or `443:proxy=8443`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.proxy_protocol {
+            None => write!(f, "{}", self.port),
+            Some(at) if at == self.port => write!(f, "{}:proxy", self.port),
+            Some(at) => write!(f, "{}:proxy={at}", self.port),
+        }
+    }
+}
+
+/// A text that is no [`FrontPort`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a port such as 443, or 443:proxy=8443 where its service takes the PROXY protocol"
+)]
+pub struct UnknownFrontPort;
+
+impl Default for FrontConfig {
+    fn default() -> Self {
+        Self {
+            ports: Vec::new(),
+            listen: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_FRONT_PORT),
+            pin: DEFAULT_PIN,
+        }
+    }
+}
+
+impl FrontConfig {
+    /// The keys of it, beside others in the section.
+    pub(crate) const KEYS: [&str; 3] = ["front", "front-listen", "front-pin"];
+
+    /// Reads them.
+    pub(crate) fn read(section: &Section<'_>) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        if let Some(field) = section.field("front") {
+            let allowed = "a list of ports such as [\"443\", \"22\", \"80:proxy=8080\"]";
+            let ports = field.list(allowed)?;
+            let read = ports.iter().map(|field| field.parse(allowed));
+            config.ports = read.collect::<Result<_, _>>()?;
+            if let Some(port) = config.twice() {
+                return Err(field.wrong(&format!("each port once, and not {port} twice")));
+            }
+        }
+        if let Some(field) = section.field("front-listen") {
+            config.listen = read_listen(&field)?;
+        }
+        if let Some(field) = section.field("front-pin") {
+            let read = |text: &str| {
+                let span = parse_duration(text).ok()?;
+                (MIN_PIN..=MAX_PIN).contains(&span).then_some(span)
+            };
+            config.pin = field.parse_with(read, "a time from 1min to 30d, such as \"7d\"")?;
+        }
+        Ok(config)
+    }
+
+    /// A port that is named more than once.
+    pub fn twice(&self) -> Option<u16> {
+        let mut ports: Vec<u16> = self.ports.iter().map(|it| it.port).collect();
+        ports.sort_unstable();
+        ports.windows(2).find(|it| it[0] == it[1]).map(|it| it[0])
+    }
+}
+
+/// Default port of a gateway for hosts that have not enrolled: their connections displace no
+/// client's.
+pub const DEFAULT_FRONT_PORT: u16 = 7444;
+const DEFAULT_PIN: Duration = Duration::from_secs(7 * 86_400);
+const MIN_PIN: Duration = Duration::from_secs(60);
+const MAX_PIN: Duration = Duration::from_secs(30 * 86_400);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read_as_they_are_shown() {
+        for text in ["443", "22:proxy", "65535:proxy=1"] {
+            assert_eq!(text.parse::<FrontPort>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "80:proxy=80".parse::<FrontPort>().unwrap().to_string(),
+            "80:proxy"
+        );
+        for wrong in [
+            "",
+            "0",
+            "65536",
+            "+443",
+            "443:",
+            "443:prox",
+            "443:proxy=",
+            "443:proxy=0",
+            " 443",
+            "443:proxy=1:2",
+            "https",
+        ] {
+            assert_eq!(wrong.parse::<FrontPort>(), Err(UnknownFrontPort), "{wrong}");
+        }
+    }
+}

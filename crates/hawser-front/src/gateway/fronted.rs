@@ -1,0 +1,240 @@
+//! Services of this machine that hosts reach without having enrolled.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_net::foreign_source::ForeignSource;
+use hawser_net::gateway::{Ends, Incoming, source_of};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tracing::debug;
+
+use super::client::{ClientId, ClientLimits, Clients, Permit};
+use super::proxy_header;
+use super::serve::serve_by;
+use super::stats::GatewayCounters;
+use crate::bonded::Bonded;
+use crate::connect::{DEFAULT_CONNECT_TIMEOUT, connect_tcp};
+use crate::incoming::IncomingStream as _;
+use crate::own_ports::OwnPorts;
+use crate::relay::RelayOptions;
+use crate::this_machine::ThisMachine;
+use crate::transport::DialError;
+
+/// Ports of this machine to which streams of strangers lead, and to nothing else.
+///
+/// A service takes what comes from this machine for its own, so it is never connected to from an
+/// address of this machine without being told whose connection that is: what it is shown is the
+/// address that the client's session began from.
+#[derive(Debug)]
+pub struct Fronted {
+    ports: OwnPorts,
+    shown: BTreeMap<u16, Shown>,
+    machine: ThisMachine,
+    /// The time for which clients may keep this host's key.
+    pin: Duration,
+    clients: Arc<Clients>,
+    relay: RelayOptions,
+    counters: Arc<GatewayCounters>,
+}
+
+/// How a service is shown the client's address.
+#[derive(Clone, Debug)]
+pub enum Shown {
+    /// As the source of the connection.
+    AsSource(Arc<ForeignSource>),
+    /// By the PROXY protocol, at this port.
+    ByProxyProtocol(u16),
+}
+
+impl Fronted {
+    /// Leads to these ports, each as it says. `machine` is this one: nobody is connected who comes
+    /// from there. Clients may keep this host's key for the time `pin`.
+    pub fn new(
+        shown: BTreeMap<u16, Shown>,
+        machine: ThisMachine,
+        limits: ClientLimits,
+        pin: Duration,
+    ) -> Self {
+        Self {
+            ports: OwnPorts::new(shown.keys().copied()),
+            shown,
+            machine,
+            pin,
+            clients: Clients::new(limits),
+            relay: RelayOptions::default(),
+            counters: Arc::default(),
+        }
+    }
+
+    /// The counters, which stay readable without it.
+    pub fn counters(&self) -> Arc<GatewayCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Serves a stream to its end.
+    pub async fn serve(&self, incoming: Incoming) {
+        let Incoming { stream, ends, .. } = incoming;
+        let stream = Bonded::new(stream).answering(self.answer());
+        let opening = stream.open_metadata().to_vec();
+        let connecting = self.connect(ends, &opening);
+        let served = serve_by(connecting, stream, &self.relay, &self.counters).await;
+        if let Err(error) = served {
+            debug!(client = %ends.remote, %error, "a stranger's stream is refused");
+        }
+    }
+
+    fn answer(&self) -> Bytes {
+        let seconds = u32::try_from(self.pin.as_secs()).unwrap_or(u32::MAX);
+        Bytes::copy_from_slice(&seconds.to_be_bytes())
+    }
+
+    async fn connect(&self, ends: Ends, opening: &[u8]) -> Result<(TcpStream, Permit), DialError> {
+        let client = ends.remote.ip().to_canonical();
+        let port = self.ports.judge(opening)?;
+        let shown = self.shown.get(&port).ok_or(DialError::RefusedByPolicy)?;
+        if self.machine.has(client) {
+            debug!(%client, "services would take it for this machine");
+            return Err(DialError::RefusedByPolicy);
+        }
+        // A new key costs nothing, an address does.
+        let admitted = self.clients.admit(of_source(client), None, Instant::now());
+        let permit = admitted.map_err(|reason| {
+            debug!(%client, ?reason, "limit reached");
+            self.counters.limited.add(reason);
+            DialError::LimitReached
+        })?;
+        let connecting = async {
+            match shown {
+                Shown::AsSource(source) => source.connect(client, port).await,
+                Shown::ByProxyProtocol(at) => by_proxy_protocol(ends, port, *at).await,
+            }
+        };
+        match timeout(DEFAULT_CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok(service)) => Ok((service, permit)),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                Err(DialError::RefusedByPolicy)
+            }
+            Ok(Err(error)) => Err(DialError::from_io(&error)),
+            Err(_) => Err(DialError::TimedOut),
+        }
+    }
+}
+
+/// Connects to the service that listens at `at`, and says whose connection to `port` it is.
+async fn by_proxy_protocol(ends: Ends, port: u16, at: u16) -> io::Result<TcpStream> {
+    let loopback = [
+        SocketAddr::from((Ipv4Addr::LOCALHOST, at)),
+        SocketAddr::from((Ipv6Addr::LOCALHOST, at)),
+    ];
+    let mut service = match connect_tcp(loopback[0]).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            connect_tcp(loopback[1]).await?
+        }
+        connected => connected?,
+    };
+    let server = SocketAddr::new(ends.local.ip(), port);
+    service
+        .write_all(&proxy_header::header(ends.remote, server))
+        .await?;
+    Ok(service)
+}
+
+/// All that comes from one customer is one client's.
+fn of_source(client: IpAddr) -> ClientId {
+    let mut id = [0; 32];
+    let octets = match source_of(client) {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    id[..octets.len()].copy_from_slice(&octets);
+    ClientId::new(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::own_ports::at_peer;
+
+    fn fronted(port: u16, at: u16, limits: ClientLimits) -> Fronted {
+        let shown = [(port, Shown::ByProxyProtocol(at))].into();
+        let machine = ThisMachine::default();
+        Fronted::new(shown, machine, limits, Duration::from_secs(60))
+    }
+
+    fn from(client: &str) -> Ends {
+        Ends {
+            remote: SocketAddr::new(client.parse().unwrap(), 5000),
+            local: "198.51.100.1:7444".parse().unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_service_is_told_the_clients_address_before_anything_else() {
+        let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = service.local_addr().unwrap().port();
+        let fronted = fronted(443, at, ClientLimits::default());
+        let opening = at_peer(443).to_bytes();
+        let (_stream, _permit) = fronted.connect(from("192.0.2.7"), &opening).await.unwrap();
+        let (mut seen, _) = service.accept().await.unwrap();
+        let expected = proxy_header::header(
+            "192.0.2.7:5000".parse().unwrap(),
+            "198.51.100.1:443".parse().unwrap(),
+        );
+        let mut header = vec![0; expected.len()];
+        tokio::io::AsyncReadExt::read_exact(&mut seen, &mut header)
+            .await
+            .unwrap();
+        assert_eq!(header, expected);
+    }
+
+    #[tokio::test]
+    async fn nobody_comes_from_this_machine_and_nobody_reaches_another_port() {
+        let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = service.local_addr().unwrap().port();
+        let fronted = fronted(443, at, ClientLimits::default());
+        let refused = Some(DialError::RefusedByPolicy);
+        let opening = at_peer(443).to_bytes();
+        for local in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "fe80::1", "0.0.0.0"] {
+            let connected = fronted.connect(from(local), &opening).await;
+            assert_eq!(connected.err(), refused, "{local}");
+        }
+        // Not even the one at which the service listens.
+        for other in [at, 444, 22, 0] {
+            let opening = at_peer(other).to_bytes();
+            let connected = fronted.connect(from("192.0.2.7"), &opening).await;
+            assert_eq!(connected.err(), refused, "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_are_limited_by_where_they_come_from_and_not_by_key() {
+        let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = service.local_addr().unwrap().port();
+        let limits = ClientLimits {
+            streams: 2,
+            ..ClientLimits::default()
+        };
+        let fronted = fronted(443, at, limits);
+        let opening = at_peer(443).to_bytes();
+        let mut open = Vec::new();
+        for address in ["2001:db8::1", "2001:db8::ffff"] {
+            open.push(fronted.connect(from(address), &opening).await.unwrap());
+        }
+        let third = fronted.connect(from("2001:db8::2"), &opening).await;
+        assert_eq!(third.err(), Some(DialError::LimitReached));
+        assert!(
+            fronted
+                .connect(from("2001:db8:0:1::1"), &opening)
+                .await
+                .is_ok()
+        );
+        open.pop();
+        assert!(fronted.connect(from("2001:db8::2"), &opening).await.is_ok());
+    }
+}

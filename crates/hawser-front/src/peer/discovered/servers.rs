@@ -1,0 +1,171 @@
+//! What is known of servers beside their keys.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hawser_net::identity::PublicKey;
+use hawser_types::DialError;
+use tokio::time::Instant;
+
+/// Servers that connections went to lately.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    known: BTreeMap<SocketAddr, Server>,
+}
+
+#[derive(Debug)]
+struct Server {
+    /// When a connection to it went over a link.
+    asked: Instant,
+    hint: Option<[u8; 8]>,
+    /// Until then connections go without a session.
+    aside_until: Option<Instant>,
+    problem: Option<Problem>,
+}
+
+/// A server that connections go to without a session, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotBonded {
+    /// Its address and port.
+    pub at: SocketAddr,
+    /// What is amiss.
+    pub problem: Problem,
+}
+
+/// Why connections to a server go without a session although it has Hawser, or had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Another host, or an attacker, or a server that was set up anew.
+    #[error("it proves the key {got}, and {pinned} is pinned")]
+    OtherKey {
+        /// The key that this host keeps.
+        pinned: PublicKey,
+        /// The key that was proved.
+        got: PublicKey,
+    },
+    /// The handshake names another key than the one that is pinned or was proved.
+    #[error("its handshake speaks of another key")]
+    OtherHint,
+    /// Its handshake had it before; something on the way may take it out.
+    #[error("its handshake says nothing of Hawser any more")]
+    NotOffered,
+    /// The session is of no use for this port.
+    #[error("streams to this port fail: {0}")]
+    Refused(DialError),
+}
+
+impl Servers {
+    /// A connection to `at` goes over a link.
+    pub(super) fn note_asked(&mut self, at: SocketAddr, now: Instant) {
+        self.server(at, now).asked = now;
+    }
+
+    /// The handshake has said which key is going to be proved.
+    pub(super) fn note_hint(&mut self, at: SocketAddr, hint: Option<[u8; 8]>, now: Instant) {
+        self.server(at, now).hint = hint;
+    }
+
+    pub(super) fn hint(&self, at: SocketAddr) -> Option<[u8; 8]> {
+        self.known.get(&at)?.hint
+    }
+
+    /// Those that connections went to over a link not long ago.
+    pub(super) fn asked(&self, now: Instant) -> Vec<SocketAddr> {
+        let is_recent = |server: &Server| now.duration_since(server.asked) < WANTED_FOR;
+        let recent = self.known.iter().filter(|(_, server)| is_recent(server));
+        recent.map(|(at, _)| *at).collect()
+    }
+
+    /// Connections to `at` go without a session for so long.
+    pub(super) fn set_aside(&mut self, at: SocketAddr, span: Duration, now: Instant) {
+        self.server(at, now).aside_until = Some(now + span);
+    }
+
+    pub(super) fn is_set_aside(&self, at: SocketAddr, now: Instant) -> bool {
+        let until = self.known.get(&at).and_then(|it| it.aside_until);
+        until.is_some_and(|until| now < until)
+    }
+
+    /// What is amiss with a server now; returns whether that is news.
+    pub(super) fn set_problem(&mut self, at: SocketAddr, problem: Option<Problem>) -> bool {
+        match self.known.get_mut(&at) {
+            Some(server) => std::mem::replace(&mut server.problem, problem) != problem,
+            None if problem.is_none() => false,
+            None => {
+                self.server(at, Instant::now()).problem = problem;
+                true
+            }
+        }
+    }
+
+    pub(super) fn problems(&self) -> Vec<NotBonded> {
+        let amiss = self.known.iter().filter_map(|(at, server)| {
+            let problem = server.problem?;
+            Some(NotBonded { at: *at, problem })
+        });
+        amiss.collect()
+    }
+
+    fn server(&mut self, at: SocketAddr, now: Instant) -> &mut Server {
+        if self.known.len() >= MAX_SERVERS && !self.known.contains_key(&at) {
+            let eldest = self.known.iter().min_by_key(|(_, server)| server.asked);
+            let eldest = eldest.map(|(at, _)| *at);
+            eldest.and_then(|eldest| self.known.remove(&eldest));
+        }
+        self.known.entry(at).or_insert(Server {
+            asked: now,
+            hint: None,
+            aside_until: None,
+            problem: None,
+        })
+    }
+}
+
+/// For so long after a connection a session is worth beginning.
+const WANTED_FOR: Duration = Duration::from_secs(60);
+/// For so long connections go without a session that was of no use.
+pub(super) const ASIDE: Duration = Duration::from_secs(60);
+/// The same for a session that does not lead to the port at all.
+pub(super) const NOT_FRONTED: Duration = Duration::from_secs(600);
+/// However many servers there are.
+const MAX_SERVERS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(n: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], n))
+    }
+
+    #[test]
+    fn what_is_amiss_is_news_once_and_a_session_of_no_use_is_set_aside_for_a_while() {
+        let (mut servers, now) = (Servers::default(), Instant::now());
+        assert!(!servers.set_problem(at(1), None));
+        assert!(servers.set_problem(at(1), Some(Problem::OtherHint)));
+        assert!(!servers.set_problem(at(1), Some(Problem::OtherHint)));
+        assert_eq!(servers.problems().len(), 1);
+        assert!(servers.set_problem(at(1), None));
+        assert!(servers.problems().is_empty());
+        servers.set_aside(at(1), ASIDE, now);
+        assert!(servers.is_set_aside(at(1), now) && !servers.is_set_aside(at(2), now));
+        assert!(!servers.is_set_aside(at(1), now + ASIDE));
+    }
+
+    #[test]
+    fn servers_without_end_take_no_more_room() {
+        let (mut servers, now) = (Servers::default(), Instant::now());
+        for n in 0..3000 {
+            servers.note_asked(at(n), now + Duration::from_millis(n.into()));
+        }
+        assert_eq!(servers.known.len(), MAX_SERVERS);
+        assert!(
+            servers
+                .asked(now + Duration::from_secs(3))
+                .contains(&at(2999))
+        );
+        assert!(servers.asked(now + WANTED_FOR * 2).is_empty());
+    }
+}

@@ -1,0 +1,270 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use hawser_net::client::ClientConfig;
+use hawser_net::gateway::{Admission, Gateway, GatewayConfig, Incoming};
+use hawser_net::host_port::HostPort;
+use hawser_net::links::Link;
+use hawser_net::store::StateDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::connect::connect_tcp;
+use crate::incoming::IncomingStream as _;
+use crate::peer::PeerSettings;
+
+/// A server that everybody may use, which echoes what comes to one port and refuses others, and a
+/// host that looks for it.
+struct Scene {
+    server: Arc<Gateway>,
+    servers: DiscoveredServers,
+    heard: mpsc::Sender<Heard>,
+    folder: tempfile::TempDir,
+}
+
+struct Everybody;
+
+impl Admission for Everybody {
+    fn admits(&self, _: &PublicKey) -> bool {
+        true
+    }
+
+    fn is_enrolled(&self, _: &PublicKey) -> bool {
+        true
+    }
+
+    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
+        Err("nobody enrols here".to_owned())
+    }
+}
+
+fn server_key() -> PublicKey {
+    Identity::from_seed([7; 32]).public()
+}
+
+/// A service of the server that is fronted, or one that is not.
+fn service(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn offer(key: PublicKey) -> Option<Offer> {
+    Some(Offer {
+        interfaces: 1,
+        key_hint: Some(key.hint()),
+    })
+}
+
+/// What the file says now.
+fn pins(folder: &tempfile::TempDir) -> PinStore {
+    let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+    PinStore::open(&dir).unwrap()
+}
+
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let came = timeout(Duration::from_secs(30), waiting).await;
+    assert!(came.is_ok(), "never: {what}");
+}
+
+impl Scene {
+    /// `pinned` is pinned for the service before.
+    async fn new(pinned: Option<PublicKey>, require_bonded: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = listener.local_addr().unwrap();
+        let config = GatewayConfig {
+            identity: Identity::from_seed([7; 32]),
+            session: Default::default(),
+            limits: Default::default(),
+            congestion: None,
+        };
+        let server = Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap();
+        let server = Arc::new(server);
+        tokio::spawn(serve(Arc::clone(&server)));
+        let folder = tempfile::tempdir().unwrap();
+        let pins = pins(&folder);
+        let now = UnixTime::now();
+        if let Some(key) = pinned {
+            let until = now + Duration::from_secs(60);
+            pins.keep(service(PORT), key, (until, now)).unwrap();
+        }
+        let settings = PeerSettings {
+            pause: Duration::from_millis(1),
+            ..PeerSettings::at_port(door.port())
+        };
+        let (heard, hears) = mpsc::channel(8);
+        let servers = DiscoveredServers::start(DiscoverySettings {
+            finder: PeerFinder::of_anyone(connect_tcp, settings),
+            pins,
+            start: Box::new(move |pin, identity| Some(client(door, pin.key, identity))),
+            rules: watch::channel(Arc::default()).1,
+            require_bonded,
+            heard: Some(hears),
+        });
+        Self {
+            server,
+            servers,
+            heard,
+            folder,
+        }
+    }
+
+    async fn hear(&self, offer: Option<Offer>) {
+        let to = service(PORT);
+        self.heard.send(Heard { to, offer }).await.unwrap();
+    }
+
+    /// Opens a stream to a service, where connections there go over a session.
+    async fn dial(&self, port: u16) -> Option<Result<Bonded, DialError>> {
+        let (destination, origin) = (service(port).into(), Origin::default());
+        let way = self.servers.dial(&destination, &origin)?;
+        Some(way.dialing.await)
+    }
+
+    /// The same once there is a session.
+    async fn dial_soon(&self, port: u16) -> Result<Bonded, DialError> {
+        let dialing = async {
+            loop {
+                if let Some(dialed) = self.dial(port).await {
+                    return dialed;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), dialing).await.unwrap()
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        Some(self.servers.not_bonded().first()?.problem)
+    }
+
+    /// For how much longer the server's key is pinned.
+    fn pinned_for(&self) -> Duration {
+        let now = UnixTime::now();
+        let pin = pins(&self.folder).pin(service(PORT), now);
+        pin.map_or(Duration::ZERO, |pin| pin.until.since(now))
+    }
+}
+
+async fn serve(server: Arc<Gateway>) {
+    while let Some(Incoming { stream, .. }) = server.accept().await {
+        let wanted = Bytes::copy_from_slice(&WANTED.to_be_bytes());
+        let mut stream = Bonded::new(stream).answering(wanted);
+        if stream.open_metadata() != at_peer(PORT).to_bytes() {
+            stream.refuse(DialError::RefusedByPolicy);
+            continue;
+        }
+        tokio::spawn(async move {
+            stream.accept();
+            let (mut from, mut to) = tokio::io::split(stream);
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+        });
+    }
+}
+
+fn client(door: SocketAddr, server: PublicKey, identity: Identity) -> Arc<Client> {
+    let config = ClientConfig {
+        identity,
+        gateway: server,
+        addresses: vec![HostPort::try_from(door).unwrap()],
+        reached: Vec::new(),
+        invite: None,
+        name: String::new(),
+        links: Vec::new(),
+        rules: BTreeMap::new(),
+        session: Default::default(),
+        congestion: None,
+        express: true,
+        transport: Default::default(),
+        relay: None,
+    };
+    let links = vec![Link::loopback("127.0.0.1".parse().unwrap())];
+    let (_, links) = watch::channel(Arc::new(links));
+    Arc::new(Client::start(config, links))
+}
+
+#[tokio::test]
+async fn connections_to_a_server_that_says_it_has_hawser_go_over_a_session_with_it() {
+    let scene = Scene::new(None, false).await;
+    assert!(scene.dial(PORT).await.is_none(), "nothing is known yet");
+    scene.hear(offer(server_key())).await;
+    let mut stream = scene.dial_soon(PORT).await.unwrap();
+    stream.write_all(b"x").await.unwrap();
+    stream.read_exact(&mut [0]).await.unwrap();
+    assert_eq!(scene.servers.opened(), 1);
+    assert_eq!(scene.problem(), None);
+    let [session] = &scene.server.sessions(0)[..] else {
+        panic!("one session");
+    };
+    // With a key that nobody else has seen.
+    let own = pins(&scene.folder).identity(service(PORT), UnixTime::now());
+    assert_eq!(session.peer, own.unwrap().public());
+    until("the server's wish is written down", || {
+        scene.pinned_for() > Duration::from_secs(u64::from(WANTED) - 100)
+    })
+    .await;
+    // A port that is not for strangers goes as ever.
+    scene
+        .servers
+        .look_for(&Host::Ip(service(22).ip()), service(22));
+    let refused = scene.dial_soon(22).await;
+    assert_eq!(refused.err(), Some(DialError::RefusedByPolicy));
+    assert!(scene.dial(22).await.is_none());
+}
+
+#[tokio::test]
+async fn a_hint_of_another_key_ends_it_before_anything_is_begun() {
+    let other = Identity::from_seed([8; 32]).public();
+    let scene = Scene::new(Some(server_key()), false).await;
+    scene.hear(offer(other)).await;
+    until("it is told", || scene.problem() == Some(Problem::OtherHint)).await;
+    assert_eq!(scene.server.counters().connections, 0);
+    scene.hear(None).await;
+    until("it is told", || {
+        scene.problem() == Some(Problem::NotOffered)
+    })
+    .await;
+    assert_eq!(scene.server.counters().connections, 0);
+    // The hint of a server whose key nobody knows yet has to be that key's, too.
+    let scene = Scene::new(None, false).await;
+    scene.hear(offer(other)).await;
+    until("it is told", || scene.problem() == Some(Problem::OtherHint)).await;
+    assert_eq!(scene.server.counters().sessions, 0);
+    assert!(scene.dial(PORT).await.is_none());
+}
+
+#[tokio::test]
+async fn another_key_than_the_pinned_one_gets_no_session_and_is_refused_where_that_is_wanted() {
+    let pinned = Identity::from_seed([8; 32]).public();
+    let got = server_key();
+    for require_bonded in [false, true] {
+        let scene = Scene::new(Some(pinned), require_bonded).await;
+        scene
+            .servers
+            .look_for(&Host::Ip(service(PORT).ip()), service(PORT));
+        let other = Some(Problem::OtherKey { pinned, got });
+        until("it is told", || scene.problem() == other).await;
+        let dialed = scene.dial(PORT).await.map(Result::err);
+        let refused = require_bonded.then_some(Some(DialError::RefusedByPolicy));
+        assert_eq!(dialed, refused);
+        assert_eq!(scene.server.counters().sessions, 0);
+    }
+}
+
+#[tokio::test]
+async fn where_a_session_is_required_the_first_connection_waits_for_it() {
+    let scene = Scene::new(Some(server_key()), true).await;
+    let dialed = scene.dial(PORT).await;
+    let mut stream = dialed.expect("it goes over a session").unwrap();
+    stream.write_all(b"x").await.unwrap();
+    stream.read_exact(&mut [0]).await.unwrap();
+}
+
+const PORT: u16 = 443;
+/// The time for which the server wants its key pinned, in seconds.
+const WANTED: u32 = 20 * 86_400;

@@ -1,0 +1,164 @@
+//! Sessions that connections share, begun when one first wants them and closed when none has for a
+//! while.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hawser_net::client::Client;
+use tokio::time::Instant;
+
+use crate::bonded::BondDialer;
+
+/// Sessions by what tells far ends apart. It lives until its last clone is dropped.
+#[derive(Debug)]
+pub(super) struct SessionPool<K> {
+    shared: Arc<Shared<K>>,
+}
+
+#[derive(Debug)]
+struct Shared<K> {
+    open: Mutex<BTreeMap<K, Session>>,
+    /// Streams that came about.
+    opened: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Session {
+    client: Arc<Client>,
+    used: Instant,
+}
+
+impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
+    /// A pool without sessions.
+    pub(super) fn new() -> Self {
+        let shared = Arc::new(Shared {
+            open: Mutex::default(),
+            opened: AtomicU64::new(0),
+        });
+        tokio::spawn(close_idle(Arc::downgrade(&shared)));
+        Self { shared }
+    }
+
+    /// Dials over the session with `far`, whether it runs or is being made; begins one by `start`
+    /// where there is none. Never waits.
+    pub(super) fn dialer(
+        &self,
+        far: K,
+        start: impl FnOnce() -> Option<Arc<Client>>,
+    ) -> Option<BondDialer> {
+        self.client(far, start, |_| true).map(BondDialer::new)
+    }
+
+    /// The same once it runs and has let this host in.
+    pub(super) fn way(
+        &self,
+        far: K,
+        start: impl FnOnce() -> Option<Arc<Client>>,
+    ) -> Option<BondDialer> {
+        self.client(far, start, Client::is_admitted)
+            .map(BondDialer::new)
+    }
+
+    fn client(
+        &self,
+        far: K,
+        start: impl FnOnce() -> Option<Arc<Client>>,
+        is_wanted: impl FnOnce(&Client) -> bool,
+    ) -> Option<Arc<Client>> {
+        let now = Instant::now();
+        let mut open = self.shared.lock();
+        if !open.contains_key(&far) {
+            if open.len() >= MAX_SESSIONS {
+                let idle = open.iter().filter(|(_, session)| !session.is_used());
+                let eldest = *idle.min_by_key(|(_, session)| session.used)?.0;
+                open.remove(&eldest).into_iter().for_each(Session::close);
+            }
+            let client = start()?;
+            open.insert(far, Session { client, used: now });
+        }
+        let session = open.get_mut(&far).filter(|it| is_wanted(&it.client))?;
+        session.used = now;
+        Some(Arc::clone(&session.client))
+    }
+
+    /// The clients.
+    pub(super) fn clients(&self) -> BTreeMap<K, Arc<Client>> {
+        let open = self.shared.lock();
+        let client = |(far, session): (&K, &Session)| (*far, Arc::clone(&session.client));
+        open.iter().map(client).collect()
+    }
+
+    /// Ends the session with `far`, if there is one: it is of no use.
+    pub(super) fn give_up(&self, far: K) {
+        let given_up = self.shared.lock().remove(&far);
+        given_up.into_iter().for_each(Session::close);
+    }
+
+    /// A connection came about over one of them.
+    pub(super) fn note_opened(&self) {
+        self.shared.opened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections that came about over them so far.
+    pub(super) fn opened(&self) -> u64 {
+        self.shared.opened.load(Ordering::Relaxed)
+    }
+
+    /// Ends all of them in order, within `patience`.
+    pub(super) async fn close(&self, patience: Duration) {
+        let open = std::mem::take(&mut *self.shared.lock());
+        let closing = open.values().map(|session| session.client.close(patience));
+        futures_util::future::join_all(closing).await;
+    }
+}
+
+impl<K> Clone for SessionPool<K> {
+    fn clone(&self) -> Self {
+        let shared = Arc::clone(&self.shared);
+        Self { shared }
+    }
+}
+
+impl Session {
+    /// True if a stream lives in it, or one is being opened.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.client) > 1
+    }
+
+    fn close(self) {
+        tokio::spawn(async move { self.client.close(CLOSE_PATIENCE).await });
+    }
+}
+
+impl<K> Shared<K> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Session>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes sessions that no connection uses any more, for as long as the sessions are there.
+async fn close_idle<K: Copy + Ord>(shared: Weak<Shared<K>>) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    loop {
+        ticks.tick().await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let mut open = shared.lock();
+        let is_idle = |session: &Session| !session.is_used() && session.used.elapsed() > IDLE_AFTER;
+        let idle = open.iter().filter(|(_, session)| is_idle(session));
+        let idle: Vec<K> = idle.map(|(far, _)| *far).collect();
+        for far in idle {
+            open.remove(&far).into_iter().for_each(Session::close);
+        }
+    }
+}
+
+const MAX_SESSIONS: usize = 16;
+/// A session that no connection uses ends after so long.
+pub(super) const IDLE_AFTER: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// For what is still on its way when a session is closed.
+pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

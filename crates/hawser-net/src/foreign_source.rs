@@ -1,0 +1,251 @@
+//! Connections to services of this machine that bear another host's address as their source.
+//!
+//! A service sees, counts, logs and refuses such a connection as one of that host: in `accept`,
+//! `getpeername`, the kernel's tables, and rules of a firewall that look at addresses. The socket
+//! is transparent (`IP_TRANSPARENT`) and goes to the loopback address of its family. What the
+//! service answers comes from that loopback address, by which it is told from all else: one rule
+//! for each port has such packets end at this machine. Without that rule they would go nowhere,
+//! since the kernel lets no packet leave that comes from a loopback address. So what a killed
+//! daemon leaves behind changes nothing for anybody.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::Handle;
+use rtnetlink::packet_route::IpProtocol;
+use rtnetlink::packet_route::rule::{RuleAttribute, RuleMessage, RulePortRange};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::bind::mark;
+use crate::links::ask_kernel;
+use crate::routing_rules::{self, is_there, preference, version_of, way_in};
+use crate::sys;
+use crate::tun::local_route;
+
+/// Ports of this machine's services that can be connected to so, for as long as this lives or
+/// until it has ended.
+#[derive(Debug)]
+pub struct ForeignSource {
+    ports: BTreeSet<u16>,
+    /// Loopback addresses of the families in which it works.
+    works: Vec<IpAddr>,
+}
+
+/// Why services can't be shown another host's address.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForeignSourceError {
+    /// A socket may not have an address that is not this machine's.
+    #[error("no connection from another host's address: {0}; it takes root, or CAP_NET_ADMIN")]
+    Socket(io::Error),
+    /// The kernel takes no rule, or no route.
+    #[error("answers can't be kept on this machine: {0}; it takes root, or CAP_NET_ADMIN")]
+    Routes(String),
+    /// What was set up does not work, as where a firewall drops it.
+    #[error("a trial on this machine failed: {0}")]
+    Trial(String),
+}
+
+impl ForeignSource {
+    /// Sets up the way back for answers of services at `ports`, and tries it with a connection of
+    /// its own. A machine without one of the families does with the other.
+    ///
+    /// # Errors
+    /// Why it works in no family; then nothing is left behind.
+    pub async fn begin(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
+        let mut begun = Self {
+            ports,
+            works: Vec::new(),
+        };
+        let mut first = None;
+        for loopback in LOOPBACK {
+            match begun.begin_family(loopback).await {
+                Ok(()) => begun.works.push(loopback),
+                Err(error) => {
+                    tracing::debug!(%loopback, %error, "no addresses of others in this family");
+                    remove(loopback, |_| true).await;
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        match first {
+            Some(error) if begun.works.is_empty() => Err(error),
+            _ => Ok(begun),
+        }
+    }
+
+    async fn begin_family(&self, loopback: IpAddr) -> Result<(), ForeignSourceError> {
+        // What a killed daemon has left may be for other ports.
+        remove(loopback, |_| true).await;
+        let trial = TcpListener::bind((loopback, 0)).await;
+        let trial = trial.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
+        let at = trial.local_addr();
+        let at = at.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
+        let ports: Vec<u16> = self.ports.iter().copied().chain([at.port()]).collect();
+        add(loopback, &ports).await?;
+        let tried = try_out(&trial, at).await;
+        if !self.ports.contains(&at.port()) {
+            remove(loopback, |port| port == at.port()).await;
+        }
+        tried
+    }
+
+    /// Whether services can be shown addresses of this one's family.
+    pub fn works_for(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.works.iter().any(|it| it.is_ipv4() == client.is_ipv4())
+    }
+
+    /// Connects to the service at `port`, from `client` and a port that the kernel chooses.
+    ///
+    /// # Errors
+    /// What the kernel says; that the port is none of those set up, or the family does not work.
+    pub async fn connect(&self, client: IpAddr, port: u16) -> io::Result<TcpStream> {
+        if !self.ports.contains(&port) || !self.works_for(client) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let client = client.to_canonical();
+        connect_from(client, SocketAddr::new(loopback_of(client), port)).await
+    }
+
+    /// Takes the way back away: services can't be connected to any more.
+    pub async fn end(&self) {
+        for loopback in &self.works {
+            remove(*loopback, |_| true).await;
+        }
+    }
+}
+
+async fn connect_from(client: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = open(client)?;
+    let stream = TcpSocket::from_std_stream(socket.into()).connect(to);
+    let stream = stream.await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn open(client: IpAddr) -> io::Result<Socket> {
+    let from = SocketAddr::new(client, 0);
+    let socket = Socket::new(Domain::for_address(from), Type::STREAM, Some(Protocol::TCP))?;
+    mark(&socket)?;
+    socket.set_nonblocking(true)?;
+    match client {
+        IpAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
+        IpAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
+    }
+    // The port is chosen with the connection, so that one client may have as many as there are.
+    let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+    sys::set_int_option(socket.as_fd(), level, name, 1)?;
+    socket.bind(&from.into())?;
+    Ok(socket)
+}
+
+/// Whether a listener sees a connection from an address that is nobody's.
+async fn try_out(listener: &TcpListener, at: SocketAddr) -> Result<(), ForeignSourceError> {
+    let client = match at {
+        SocketAddr::V4(_) => IpAddr::V4(NOBODY_V4),
+        SocketAddr::V6(_) => IpAddr::V6(NOBODY_V6),
+    };
+    drop(open(client).map_err(ForeignSourceError::Socket)?);
+    let trial = async { tokio::try_join!(connect_from(client, at), listener.accept()) };
+    let seen = match timeout(TRIAL, trial).await {
+        Ok(Ok((_connected, (_accepted, seen)))) => seen.ip(),
+        Ok(Err(error)) => return Err(ForeignSourceError::Trial(error.to_string())),
+        Err(_) => return Err(ForeignSourceError::Trial("no answer came back".to_owned())),
+    };
+    match seen == client {
+        true => Ok(()),
+        false => Err(ForeignSourceError::Trial(format!(
+            "{seen} was seen, not {client}"
+        ))),
+    }
+}
+
+async fn add(loopback: IpAddr, ports: &[u16]) -> Result<(), ForeignSourceError> {
+    let added = ask_kernel(|handle| async move {
+        let added = add_all(&handle, loopback, ports).await;
+        Ok(added.map_err(|error| error.to_string()))
+    });
+    let added = added.await.map_err(|error| error.to_string());
+    added.and_then(|it| it).map_err(ForeignSourceError::Routes)
+}
+
+async fn add_all(handle: &Handle, loopback: IpAddr, ports: &[u16]) -> Result<(), rtnetlink::Error> {
+    let mut found = handle.link().get().match_name(DEVICE.to_owned()).execute();
+    let index = found.try_next().await?.map_or(0, |link| link.header.index);
+    let route = local_route(index, loopback, TABLE);
+    match handle.route().add(route).execute().await {
+        Err(error) if !is_there(&error) => return Err(error),
+        _ => {}
+    }
+    for port in ports {
+        let mut rule =
+            routing_rules::new(handle, PREFERENCE, TABLE).input_interface(DEVICE.to_owned());
+        let range = RulePortRange {
+            start: *port,
+            end: *port,
+        };
+        rule.message_mut().attributes.extend([
+            RuleAttribute::IpProtocol(IpProtocol::Tcp),
+            RuleAttribute::SourcePortRange(range),
+        ]);
+        match loopback {
+            IpAddr::V4(from) => rule.v4().source_prefix(from, 32).execute().await?,
+            IpAddr::V6(from) => rule.v6().source_prefix(from, 128).execute().await?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes the rules of the family of `loopback` for ports that are `meant`. The route stays: no
+/// other rule leads to it.
+async fn remove(loopback: IpAddr, meant: impl Fn(u16) -> bool) {
+    let removed = ask_kernel(|handle| async move {
+        let is_meant = |rule: &RuleMessage| port_of(rule).is_some_and(&meant);
+        routing_rules::remove(&handle, version_of(loopback), is_meant).await;
+        Ok(())
+    });
+    if let Err(error) = removed.await {
+        tracing::debug!(%error, "rules for answers are left");
+    }
+}
+
+/// The port that a rule of ours is for.
+fn port_of(rule: &RuleMessage) -> Option<u16> {
+    let is_ours = preference(rule) == Some(PREFERENCE) && way_in(rule) == Some(DEVICE);
+    let mut ports = rule.attributes.iter().filter_map(|it| match it {
+        RuleAttribute::SourcePortRange(range) => Some(range.start),
+        _ => None,
+    });
+    ports.next().filter(|_| is_ours)
+}
+
+fn loopback_of(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+/// What packets of this machine itself come by, as rules have it.
+const DEVICE: &str = "lo";
+const TABLE: u32 = 5213;
+/// Before rules that have what this machine sends go by a tunnel.
+const PREFERENCE: u32 = 5203;
+/// For documentation (RFC 5737, RFC 3849): no client has them.
+const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const TRIAL: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

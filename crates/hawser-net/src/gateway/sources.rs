@@ -1,0 +1,26 @@
+//! Addresses of one customer, and of one network: whoever has one of them may have all.
+
+use std::net::IpAddr;
+
+/// The first address of the range that one customer has: an IPv4 address, or an IPv6 /64.
+pub fn source_of(address: IpAddr) -> IpAddr {
+    masked(address, 32, 64)
+}
+
+/// The first address of one network: an IPv4 /24, or an IPv6 /48.
+pub(super) fn network_of(address: IpAddr) -> IpAddr {
+    masked(address, 24, 48)
+}
+
+fn masked(address: IpAddr, v4: u32, v6: u32) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let prefix = u32::from(address) & (u32::MAX << (32 - v4));
+            IpAddr::V4(prefix.into())
+        }
+        IpAddr::V6(address) => {
+            let prefix = u128::from(address) & (u128::MAX << (128 - v6));
+            IpAddr::V6(prefix.into())
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Keys of servers that this host has met without enrolling, and its own keys towards them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ring::hmac;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::dir::StateDir;
+use super::error::{StoreError, VERSION};
+use super::json_file::JsonFile;
+use crate::identity::{Identity, PublicKey};
+use crate::unix_time::UnixTime;
+
+/// Keys of servers, each pinned for an address and port until some time, in the file
+/// `servers.json`.
+///
+/// Towards each pinned server this host has a key of its own, which goes with the pin. Servers that
+/// compare what they see find no key in common. The keys are derived from a secret of this host's
+/// and a random number in the pin, so the file holds no secret.
+///
+/// Can be shared by many tasks. Looking is quick and touches no file; changing blocks for the time
+/// of a few disk accesses.
+pub struct PinStore {
+    file: JsonFile<State>,
+    secret: Zeroizing<String>,
+}
+
+/// A server's key, pinned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pin {
+    /// The server's address and port.
+    pub at: SocketAddr,
+    /// Its key.
+    pub key: PublicKey,
+    /// From this second on it is forgotten.
+    pub until: UnixTime,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct State {
+    version: u64,
+    servers: Vec<Server>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Server {
+    at: SocketAddr,
+    key: PublicKey,
+    until: UnixTime,
+    /// Makes this host's key towards the server.
+    number: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            servers: Vec::new(),
+        }
+    }
+}
+
+impl PinStore {
+    /// Reads the file in `dir`, and the secret there; missing ones are a host that has met nobody.
+    ///
+    /// # Errors
+    /// That one of them makes no sense, or cannot be read.
+    pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
+        Ok(Self {
+            file: JsonFile::open(dir.file("servers.json"))?,
+            secret: dir.secret("servers-secret")?,
+        })
+    }
+
+    /// The pin of an address and port at `now`.
+    pub fn pin(&self, at: SocketAddr, now: UnixTime) -> Option<Pin> {
+        let at = canonical(at);
+        self.file.read(|state| Some(state.server(at, now)?.pin()))
+    }
+
+    /// Pins a key until `until`, which is at most [`LONGEST_PIN`] after `now`. Where another key is
+    /// pinned for that address and port, that one stays and is returned. Pins that have ended are
+    /// forgotten; of too many, those that end first.
+    ///
+    /// # Errors
+    /// That the file cannot be changed.
+    pub fn keep(
+        &self,
+        at: SocketAddr,
+        key: PublicKey,
+        (until, now): (UnixTime, UnixTime),
+    ) -> Result<Pin, StoreError> {
+        let at = canonical(at);
+        let until = until.min(now + LONGEST_PIN);
+        let known = self.pin(at, now);
+        if let Some(known) = known.filter(|it| it.key != key || !is_news(it.until, until)) {
+            return Ok(known);
+        }
+        let number = random()?;
+        self.file.update(|state| {
+            // A clock that was set back makes no pin longer.
+            state.servers.retain(|it| it.is_valid(now));
+            if let Some(known) = state.servers.iter_mut().find(|it| it.at == at) {
+                if known.key == key {
+                    known.until = until;
+                }
+                return Ok(known.pin());
+            }
+            if state.servers.len() >= MAX_PINS {
+                let first = state.servers.iter().enumerate();
+                let first = first.min_by_key(|(_, it)| it.until).map(|(at, _)| at);
+                first.map(|at| state.servers.remove(at));
+            }
+            let server = Server {
+                at,
+                key,
+                until,
+                number,
+            };
+            state.servers.push(server.clone());
+            Ok(server.pin())
+        })
+    }
+
+    /// This host's key towards a pinned server.
+    pub fn identity(&self, at: SocketAddr, now: UnixTime) -> Option<Identity> {
+        let at = canonical(at);
+        let number = self
+            .file
+            .read(|state| Some(state.server(at, now)?.number))?;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
+        let mut hashed = hmac::Context::with_key(&key);
+        hashed.update(b"hawser key towards a server");
+        hashed.update(&number.to_be_bytes());
+        hashed.update(at.to_string().as_bytes());
+        let mut seed = Zeroizing::new([0; 32]);
+        seed.copy_from_slice(hashed.sign().as_ref());
+        Some(Identity::from_seed(*seed))
+    }
+}
+
+impl fmt::Debug for PinStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinStore")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn server(&self, at: SocketAddr, now: UnixTime) -> Option<&Server> {
+        let mut servers = self.servers.iter();
+        servers.find(|it| it.at == at && it.is_valid(now))
+    }
+}
+
+impl Server {
+    fn is_valid(&self, now: UnixTime) -> bool {
+        now < self.until && self.until <= now + LONGEST_PIN
+    }
+
+    fn pin(&self) -> Pin {
+        Pin {
+            at: self.at,
+            key: self.key,
+            until: self.until,
+        }
+    }
+}
+
+/// Whether another end is worth a write.
+fn is_news(before: UnixTime, after: UnixTime) -> bool {
+    before.since(after).max(after.since(before)) >= WORTH_A_WRITE
+}
+
+fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
+fn random() -> Result<u64, StoreError> {
+    let mut bytes = [0; 8];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| StoreError::NoRandomness)?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+/// Longest time for which a server may have its key pinned.
+pub const LONGEST_PIN: Duration = Duration::from_secs(30 * 86_400);
+const MAX_PINS: usize = 1000;
+const WORTH_A_WRITE: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000_000_000);
+
+    fn store(folder: &tempfile::TempDir) -> PinStore {
+        let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        PinStore::open(&dir).unwrap()
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
+    fn day(n: u64) -> UnixTime {
+        NOW + Duration::from_secs(n * 86_400)
+    }
+
+    #[test]
+    fn a_key_is_pinned_for_its_time_and_another_one_does_not_take_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        assert_eq!(pins.keep(at(1), key(1), (day(7), NOW)).unwrap().key, key(1));
+        let kept = pins.keep(at(1), key(2), (day(9), NOW)).unwrap();
+        assert_eq!((kept.key, kept.until), (key(1), day(7)));
+        assert_eq!(pins.pin(at(2), NOW), None, "another port");
+        let mapped = "[::ffff:192.0.2.1]:1".parse().unwrap();
+        assert_eq!(store(&folder).pin(mapped, day(6)).unwrap().key, key(1));
+        assert_eq!(pins.pin(at(1), day(7)), None);
+        assert_eq!(
+            pins.keep(at(1), key(2), (day(9), day(7))).unwrap().key,
+            key(2)
+        );
+    }
+
+    #[test]
+    fn no_pin_is_longer_than_thirty_days_whatever_a_server_or_a_clock_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        let kept = pins.keep(at(1), key(1), (day(9999), NOW)).unwrap();
+        assert_eq!(kept.until, day(30));
+        let before = UnixTime::from_secs(NOW.as_secs() - 90_000);
+        assert_eq!(pins.pin(at(1), before), None, "the clock was set back");
+        let kept = pins.keep(at(1), key(1), (day(2), NOW)).unwrap();
+        assert_eq!(kept.until, day(2), "the server wants less now");
+    }
+
+    #[test]
+    fn each_server_sees_another_key_and_a_new_one_after_the_pin() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        assert!(pins.identity(at(1), NOW).is_none());
+        for port in [1, 2] {
+            pins.keep(at(port), key(1), (day(1), NOW)).unwrap();
+        }
+        let own = |at, now| store(&folder).identity(at, now).unwrap().public();
+        let first = own(at(1), NOW);
+        assert_eq!(first, pins.identity(at(1), NOW).unwrap().public());
+        assert_ne!(first, own(at(2), NOW));
+        pins.keep(at(1), key(1), (day(3), day(2))).unwrap();
+        assert_ne!(first, own(at(1), day(2)));
+    }
+
+    #[test]
+    fn pins_without_end_take_no_more_room_and_the_longest_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        let full = State {
+            servers: (0..MAX_PINS as u16)
+                .map(|port| Server {
+                    at: at(port),
+                    key: key(1),
+                    until: day(1) + Duration::from_secs(port.into()),
+                    number: 0,
+                })
+                .collect(),
+            ..State::default()
+        };
+        let done = pins.file.update(|state| {
+            *state = full.clone();
+            Ok::<_, StoreError>(())
+        });
+        done.unwrap();
+        pins.keep(at(5000), key(1), (day(2), NOW)).unwrap();
+        assert_eq!(pins.file.read(|state| state.servers.len()), MAX_PINS);
+        assert_eq!(pins.pin(at(0), NOW), None);
+        assert!(pins.pin(at(5000), NOW).is_some() && pins.pin(at(1), NOW).is_some());
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers.json");
+        std::fs::write(&path, "{\"version\": 1, \"servers\": 7}").unwrap();
+        let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        let error = PinStore::open(&dir).unwrap_err().to_string();
+        assert!(error.contains("servers.json is damaged"), "{error}");
+        assert!(std::fs::read_to_string(&path).unwrap().contains('7'));
+    }
+}
