@@ -83,5 +83,31 @@ fn exchange(mut near: TcpStream, mut far: TcpStream) {
     assert_eq!(&heard, b"answered");
 }
 
+#[test]
+fn with_syn_cookies_no_bond_is_promised() {
+    let Some(mut meeting) = Meeting::new("bonds::with_syn_cookies_no_bond_is_promised") else {
+        return;
+    };
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted(HAWSER_PORT));
+    let (_server, _hawser) = meeting.ground.at_server(move || {
+        std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
+        server.divert_on("west").unwrap();
+        let hawser = TcpListener::bind(("::", HAWSER_PORT)).unwrap();
+        (server, hawser)
+    });
+    for to in servers() {
+        let (socket, connected) = meeting.try_to_connect(Announcement::Bond, "west", to);
+        let outcome = meeting.next().outcome;
+        assert!(
+            matches!(outcome, Outcome::Answered(it) if !it.bond),
+            "{outcome:?}"
+        );
+        // The service has sent no cookie itself, and takes none.
+        let ended = connected.and_then(|()| TcpStream::from(socket).read(&mut [0; 8]));
+        let reset = std::io::ErrorKind::ConnectionReset;
+        assert_eq!(ended.map_err(|error| error.kind()), Err(reset));
+    }
+}
+
 /// The port of Hawser's own listener.
 const HAWSER_PORT: u16 = 7443;

@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 
 use hawser_capture::{Announcement, Bonds, Outcome};
 use hawser_wire::{Offer, OfferForm, SynOption};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::ground::*;
 use crate::meeting::*;
+use crate::stage::turns;
 use crate::wire::Segment;
 
 #[test]
@@ -237,4 +239,83 @@ fn values_that_no_option_can_say_are_refused() {
             format!("TCP option 254 with {interfaces} interfaces")
         );
     }
+}
+
+#[test]
+fn with_syn_cookies_the_answer_is_the_same() {
+    let Some(mut meeting) = Meeting::new("discovery::with_syn_cookies_the_answer_is_the_same")
+    else {
+        return;
+    };
+    meeting.ground.at_server(|| {
+        // Always, and not only when the queue is full.
+        std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
+    });
+    let (_server, listener) = meeting.fronted(Bonds::Here);
+    for to in servers() {
+        let says = Announcement::Bond;
+        let (mut near, outcome) = meeting.connect_saying(says, "west", to);
+        assert!(
+            matches!(outcome, Outcome::Answered(it) if it.bond),
+            "{outcome:?}"
+        );
+        near.write_all(b"question").unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        far.read_exact(&mut [0; 8]).unwrap();
+    }
+}
+
+#[test]
+fn beside_mptcp_it_goes_where_there_is_room() {
+    let test = "discovery::beside_mptcp_it_goes_where_there_is_room";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    let to = servers()[0];
+    let connect = |meeting: &mut Meeting| {
+        let mptcp = Some(Protocol::MPTCP);
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, mptcp).ok()?;
+        meeting.wire.segments(PORT);
+        socket.connect(&to.into()).unwrap();
+        Some(meeting.next().outcome)
+    };
+    let says = Some(Announcement::There);
+    meeting.client.set_everywhere(says).unwrap();
+    // At a service that knows no MPTCP there is room in both.
+    let (server, listener) = meeting.fronted(Bonds::Refused);
+    let Some(outcome) = connect(&mut meeting) else {
+        return hawser_skip::skip(&format!("capture::{test}"), "no MPTCP here");
+    };
+    assert!(matches!(outcome, Outcome::Answered(_)), "{outcome:?}");
+    drop((server, listener));
+    let (server, _listener) = meeting.fronted_with(Bonds::Refused, Some(Protocol::MPTCP));
+    assert_eq!(connect(&mut meeting), Some(Outcome::Plain));
+    assert_eq!(server.counts().unwrap().no_room, 1);
+}
+
+#[test]
+fn captured_connections_are_announced_by_the_link_that_they_are_bound_to() {
+    let test = "discovery::captured_connections_are_announced_by_the_link_that_they_are_bound_to";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    let Some((mut captured, group)) = capture(&format!("capture::{test}"), &turns()) else {
+        return;
+    };
+    captured.set_links(&entries()).unwrap();
+    let (_server, _listener) = meeting.fronted(Bonds::Refused);
+    let says = Some(Announcement::There);
+    meeting.client.set_everywhere(says).unwrap();
+    let mut puppet = Puppet::new(Some(&group));
+    for to in servers() {
+        let from = puppet.connect("tcp", to);
+        let learnt = meeting.next();
+        assert!(matches!(learnt.outcome, Outcome::Answered(_)));
+        let link = LINKS[usize::from(link_of(from)) - 1];
+        assert_eq!(learnt.link, Some(entry(link).index));
+    }
+    assert_eq!(captured.open().len(), 2);
+    puppet.ask("drop");
+    // Its own callbacks are still there.
+    eventually("their ends are seen", || captured.open().is_empty());
 }

@@ -1,6 +1,7 @@
 //! Two hosts that find out in the handshake whether they can bond.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use hawser_capture::{
@@ -8,7 +9,7 @@ use hawser_capture::{
     own_group,
 };
 use hawser_wire::KeyHint;
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::ground::*;
 use crate::wire::{Segment, Wire};
@@ -62,6 +63,15 @@ impl Meeting {
 
     /// Starts the programs at the server, which front the port, and then its service.
     pub(crate) fn fronted(&self, bonds: Bonds) -> (Discovery, TcpListener) {
+        self.fronted_with(bonds, None)
+    }
+
+    /// Likewise with a service that speaks this protocol in place of TCP.
+    pub(crate) fn fronted_with(
+        &self,
+        bonds: Bonds,
+        protocol: Option<Protocol>,
+    ) -> (Discovery, TcpListener) {
         self.ground.at_server(move || {
             let mut server = started().unwrap();
             let port = FrontedPort {
@@ -71,7 +81,12 @@ impl Meeting {
                 bonds,
             };
             server.set_fronted(&[port]).unwrap();
-            (server, TcpListener::bind(("::", PORT)).unwrap())
+            let listener = Socket::new(Domain::IPV6, Type::STREAM, protocol).unwrap();
+            listener.set_reuse_address(true).unwrap();
+            let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
+            listener.bind(&all.into()).unwrap();
+            listener.listen(128).unwrap();
+            (server, listener.into())
         })
     }
 
@@ -104,11 +119,23 @@ impl Meeting {
         link: &str,
         to: SocketAddr,
     ) -> (TcpStream, Outcome) {
+        let (socket, connected) = self.try_to_connect(says, link, to);
+        connected.unwrap();
+        (socket.into(), self.next().outcome)
+    }
+
+    /// Likewise, for a connection that may fail.
+    pub(crate) fn try_to_connect(
+        &mut self,
+        says: Announcement,
+        link: &str,
+        to: SocketAddr,
+    ) -> (Socket, io::Result<()>) {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
         socket.bind_device(Some(link.as_bytes())).unwrap();
         self.client.announce_on(&socket, Some(says)).unwrap();
-        socket.connect(&to.into()).unwrap();
-        (socket.into(), self.next().outcome)
+        let connected = socket.connect(&to.into());
+        (socket, connected)
     }
 }
 
