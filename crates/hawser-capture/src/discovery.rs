@@ -18,7 +18,7 @@ use hawser_types::LinkIndex;
 
 use crate::CaptureError;
 use crate::attach::{check_kernel, has_tcx, open_group, with_log_if_refused};
-use crate::maps::{replace, take};
+use crate::maps::{missing_is_fine, replace, take};
 use crate::sys::{self, Ring};
 use crate::tables::{self, AnnouncingRow, AvoidedKey, FrontedRow, PeerKey};
 
@@ -155,6 +155,17 @@ impl Discovery {
         let span = u64::try_from(avoidance.span.as_nanos()).unwrap_or(u64::MAX);
         let until = sys::monotonic_nanos().saturating_add(span);
         Ok(self.tables.avoided.insert(key, until, 0)?)
+    }
+
+    /// Forgets what was to be avoided over a link, as [`Middleboxes::forget_link`] does.
+    pub fn forget_link(&mut self, link: Option<LinkIndex>) -> Result<(), CaptureError> {
+        let index = link.map_or(0, LinkIndex::value);
+        let known: Vec<AvoidedKey> = self.tables.avoided.keys().collect::<Result<_, _>>()?;
+        for key in known.iter().filter(|key| key.link == index) {
+            // The oldest make room by themselves.
+            self.tables.avoided.remove(key).or_else(missing_is_fine)?;
+        }
+        Ok(())
     }
 
     /// Sets the ports whose listeners answer. Replaces the earlier set; listeners on ports that

@@ -71,7 +71,8 @@ impl Middleboxes {
         }
     }
 
-    /// Forgets what was learnt over a link whose network has changed.
+    /// Forgets what was learnt over a link whose network has changed. The kernel's program has to
+    /// be told as well: [`crate::Discovery::forget_link`].
     pub fn forget_link(&mut self, link: Option<LinkIndex>) {
         self.faults.retain(|(of, _), _| *of != link);
         self.in_a_row.remove(&link);

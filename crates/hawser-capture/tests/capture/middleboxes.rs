@@ -42,7 +42,11 @@ fn what_drops_the_option_costs_one_repetition_once() {
         assert_usual(&segments);
         assert_eq!(segments[0].option(), None);
     }
-    // Over another link it is tried again.
+    // In another network it is tried again, and over another link.
+    meeting.client.forget_link(None).unwrap();
+    boxes.forget_link(None);
+    assert!(meeting.connect(servers()[0])[0].option().is_some());
+    assert_eq!(meeting.next().outcome, Outcome::Repeated);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind_device(Some(b"west")).unwrap();
     socket.connect(&servers()[0].into()).unwrap();
