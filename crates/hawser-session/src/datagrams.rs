@@ -1,7 +1,7 @@
 //! Datagrams beside streams: sent once, over any channel, and handed out as they come.
 //!
-//! Links take turns in proportion to their rates. Those that are to keep their order stay on the
-//! nearest link while it takes them. Small datagrams go over a link's express channel, and all of
+//! Links take turns in proportion to their rates. Those that are to keep their order stay on one
+//! link, the nearest at first, until it keeps them waiting for long. Small datagrams go over a link's express channel, and all of
 //! them only where the kernel would send more at once. The others wait in a bounded
 //! queue, whose oldest goes first when it is full: datagrams lose their worth with age. On its
 //! channel a record of datagrams never comes twice in a row while a chunk waits, so that streams
@@ -29,8 +29,8 @@ pub(crate) struct Datagrams {
     waiting_cost: usize,
     /// Lead or lag of each link, measured in the common weight.
     turns: BTreeMap<LinkIndex, i128>,
-    /// Where the latest one went that is to keep its order.
-    in_order_over: Option<LinkIndex>,
+    /// Where the latest one went that is to keep its order, and when.
+    in_order: Option<(LinkIndex, Instant)>,
     /// Links of the latest choice.
     lanes: Vec<Lane>,
     /// Cost of those that came and were not taken, over all streams.
@@ -52,6 +52,7 @@ struct Waiting {
     stream: StreamId,
     payload: Bytes,
     spread: Spread,
+    since: Instant,
 }
 
 /// A link in the choice of a channel.
@@ -70,12 +71,13 @@ struct Lane {
 
 impl Datagrams {
     /// Queues a datagram.
-    pub(crate) fn push(&mut self, stream: StreamId, payload: Bytes, spread: Spread) {
+    pub(crate) fn push(&mut self, now: Instant, stream: StreamId, payload: Bytes, spread: Spread) {
         self.waiting_cost += datagram_cost(payload.len());
         self.waiting.push_back(Waiting {
             stream,
             payload,
             spread,
+            since: now,
         });
     }
 
@@ -104,6 +106,10 @@ impl Datagrams {
     ) {
         while let Some(next) = self.waiting.front() {
             let (size, spread) = (next.payload.len(), next.spread);
+            let waits = spread == Spread::InOrder && now.since(next.since) < PATIENCE;
+            if waits && self.is_behind(channels, now) {
+                return;
+            }
             let Some(id) = self.next_channel(now, size, spread, channels, association) else {
                 return;
             };
@@ -157,7 +163,7 @@ impl Datagrams {
         fill_lanes(now, size, channels, association, &mut lanes);
         let chosen = match spread {
             Spread::InTurns => self.take_turn(&lanes),
-            Spread::InOrder => self.take_same(&lanes),
+            Spread::InOrder => self.take_same(now, &lanes),
         };
         // Kept for the next one, so that none of them allocates.
         self.lanes = lanes;
@@ -177,16 +183,33 @@ impl Datagrams {
         Some(lane.channel)
     }
 
-    /// Returns the channel of the link that had the one before, unless another is much nearer.
-    fn take_same(&mut self, lanes: &[Lane]) -> Option<ChannelId> {
-        let nearest = lanes.iter().min_by_key(|lane| lane.rtt)?;
+    /// The link of the latest datagram in order would take another one a little later.
+    fn is_behind(&self, channels: &Channels, now: Instant) -> bool {
+        let before = self.before(now);
+        let own = |channel: &&Channel| Some(channel.link()) == before;
+        let mut own = channels.iter().filter(own).filter(|it| it.is_sound(now));
+        let mut is_known = false;
+        let takes_none = own.all(|channel| {
+            is_known = true;
+            !channel.takes_datagrams(now)
+        });
+        is_known && takes_none
+    }
+
+    /// Returns the channel of the link that had the one before, else of the nearest.
+    fn take_same(&mut self, now: Instant, lanes: &[Lane]) -> Option<ChannelId> {
         let before = lanes
             .iter()
-            .find(|lane| Some(lane.link) == self.in_order_over);
-        let is_near = |lane: &&Lane| lane.rtt <= nearest.rtt.saturating_mul(5) / 4;
-        let lane = before.filter(is_near).unwrap_or(nearest);
-        self.in_order_over = Some(lane.link);
+            .find(|lane| Some(lane.link) == self.before(now));
+        let lane = before.or_else(|| lanes.iter().min_by_key(|lane| lane.rtt))?;
+        self.in_order = Some((lane.link, now));
         Some(lane.channel)
+    }
+
+    /// The link of the latest datagram that is to keep its order, if that went a moment ago.
+    fn before(&self, now: Instant) -> Option<LinkIndex> {
+        let (link, at) = self.in_order?;
+        (now.since(at) < REST).then_some(link)
     }
 
     fn take_oldest(&mut self) -> Option<Waiting> {
@@ -252,6 +275,10 @@ fn weigh(lanes: &mut [Lane], channels: &Channels) {
 
 /// A larger datagram does not fit a packet, and is not for express channels.
 const SMALL: usize = 1500;
+/// A datagram that is to keep its order waits for so long until its link takes it.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// After such a rest nothing is left to overtake.
+const REST: Duration = Duration::from_secs(1);
 /// A quarter of a second at 8 Mbit/s: more would only be late.
 const MAX_WAITING: usize = 256 * 1024;
 /// Datagrams that wait, at most.

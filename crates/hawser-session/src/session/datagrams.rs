@@ -27,7 +27,7 @@ impl Session {
     }
 
     /// As [`Session::send_datagram`], for packets of flows whose ends take what is overtaken for
-    /// lost, as those of QUIC and TCP do: they stay on one link while it takes them.
+    /// lost, as those of QUIC and TCP do: they stay on one link until it keeps them waiting.
     pub fn send_datagram_in_order(
         &mut self,
         now: Instant,
@@ -59,7 +59,7 @@ impl Session {
         if !self.streams.contains(id) {
             return Err(StreamError::Unknown(id).into());
         }
-        self.datagrams.push(id, payload, spread);
+        self.datagrams.push(now, id, payload, spread);
         self.place_datagrams(now);
         self.counters.datagrams_dropped += self.datagrams.drop_oldest();
         Ok(())
