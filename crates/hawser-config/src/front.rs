@@ -100,8 +100,8 @@ impl FrontConfig {
             let ports = field.list(allowed)?;
             let read = ports.iter().map(|field| field.parse(allowed));
             config.ports = read.collect::<Result<_, _>>()?;
-            if let Some(port) = config.twice() {
-                return Err(field.wrong(&format!("each port once, and not {port} twice")));
+            if let Some(problem) = config.problem() {
+                return Err(field.wrong(&format!("other ports, since {problem}")));
             }
         }
         if let Some(field) = section.field("front-listen") {
@@ -117,11 +117,23 @@ impl FrontConfig {
         Ok(config)
     }
 
-    /// A port that is named more than once.
-    pub fn twice(&self) -> Option<u16> {
+    /// Why these ports can't be fronted together: one is named twice, or one that takes the PROXY
+    /// protocol is open to strangers as it is, who could then claim any address.
+    pub fn problem(&self) -> Option<String> {
         let mut ports: Vec<u16> = self.ports.iter().map(|it| it.port).collect();
         ports.sort_unstable();
-        ports.windows(2).find(|it| it[0] == it[1]).map(|it| it[0])
+        if let Some(twice) = ports.windows(2).find(|it| it[0] == it[1]) {
+            return Some(format!("port {} is named twice", twice[0]));
+        }
+        let mut behind = self.ports.iter().filter_map(|it| it.proxy_protocol);
+        let is_open = |at: &u16| {
+            let mut open = self.ports.iter();
+            open.any(|it| it.port == *at && it.proxy_protocol != Some(*at))
+        };
+        let open = behind.find(is_open)?;
+        Some(format!(
+            "port {open} takes the PROXY protocol, by which strangers there could claim any address"
+        ))
     }
 }
 
@@ -135,6 +147,22 @@ const MAX_PIN: Duration = Duration::from_secs(30 * 86_400);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_reaches_a_port_where_any_address_can_be_claimed() {
+        let problem = |ports: &str| {
+            let ports = ports.split(' ').map(|it| it.parse().unwrap()).collect();
+            let config = FrontConfig {
+                ports,
+                ..FrontConfig::default()
+            };
+            config.problem().unwrap_or_default()
+        };
+        assert_eq!(problem("443 22 80:proxy=8080 81:proxy"), "");
+        assert!(problem("443 22 443:proxy").contains("443 is named twice"));
+        assert!(problem("8080 80:proxy=8080").contains("port 8080 takes"));
+        assert!(problem("81:proxy=82 82:proxy=83").contains("port 82 takes"));
+    }
 
     #[test]
     fn ports_are_read_as_they_are_shown() {

@@ -48,8 +48,8 @@ impl FrontDoor {
         links: &watch::Receiver<Arc<Vec<Link>>>,
     ) -> anyhow::Result<Option<Self>> {
         let front = &config.front;
-        if let Some(port) = front.twice() {
-            return Err(Usage(format!("--front: port {port} is named twice")).into());
+        if let Some(problem) = front.problem() {
+            return Err(Usage(format!("--front: {problem}")).into());
         }
         let (shown, source) = shown(&front.ports).await;
         if shown.is_empty() {
