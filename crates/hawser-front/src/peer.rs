@@ -28,8 +28,7 @@ mod settings;
 
 pub use book::Book;
 pub use discovered::{
-    DialDiscovered, Discovered, DiscoveredServers, DiscoverySettings, Heard, NotBonded, Offer,
-    Problem,
+    DialDiscovered, Discovered, DiscoveredServers, DiscoverySettings, NotBonded, Problem,
 };
 pub use finder::PeerFinder;
 pub use meeting::ThroughGateway;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hawser_wire::KeyHint;
 use ring::digest;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{self, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -40,12 +41,13 @@ impl PublicKey {
     }
 
     /// What a server may say of its key before it proves it: the first bytes of its SHA-256. It
-    /// proves nothing; another hint means another key.
-    pub fn hint(&self) -> [u8; 8] {
+    /// proves nothing; another hint means another key. For Hawser's own programs.
+    #[doc(hidden)]
+    pub fn hint(&self) -> KeyHint {
         let hash = digest::digest(&digest::SHA256, &self.0);
         let mut hint = [0; 8];
         hint.copy_from_slice(&hash.as_ref()[..8]);
-        hint
+        KeyHint(hint)
     }
 
     /// Checks that `signature` is this key's over `message`.

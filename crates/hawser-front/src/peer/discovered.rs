@@ -20,6 +20,7 @@ use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::store::{Pin, PinStore};
 use hawser_net::unix_time::UnixTime;
 use hawser_policy::RuleSet;
+use hawser_wire::Heard;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::Instant;
@@ -37,24 +38,6 @@ use crate::transport::{DialError, Dialer as _};
 use servers::{ASIDE, NOT_FRONTED, Servers};
 pub use servers::{NotBonded, Problem};
 
-/// What a connection's handshake has said of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// The server's address and port.
-    pub to: SocketAddr,
-    /// What it offers; `None`: the handshake said nothing.
-    pub offer: Option<Offer>,
-}
-
-/// What a server offers in a handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// Interfaces that it has.
-    pub interfaces: u8,
-    /// Which key it is going to prove, see [`PublicKey::hint`].
-    pub key_hint: Option<[u8; 8]>,
-}
-
 /// The parts that find servers and connect to them.
 pub struct DiscoverySettings {
     /// Asks addresses for the key of the server there, whichever that is.
@@ -68,7 +51,7 @@ pub struct DiscoverySettings {
     /// Refuse connections to a server whose key is pinned, rather than have them go without a
     /// session.
     pub require_bonded: bool,
-    /// What handshakes say; none where nobody listens to them.
+    /// What handshakes say (protocol §16); none where nobody listens to them.
     pub heard: Option<mpsc::Receiver<Heard>>,
 }
 

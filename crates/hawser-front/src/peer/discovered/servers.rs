@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hawser_net::identity::PublicKey;
 use hawser_types::DialError;
+use hawser_wire::KeyHint;
 use tokio::time::Instant;
 
 /// Servers that connections went to lately.
@@ -18,7 +19,7 @@ pub(super) struct Servers {
 struct Server {
     /// When a connection to it went over a link.
     asked: Instant,
-    hint: Option<[u8; 8]>,
+    hint: Option<KeyHint>,
     /// Until then connections go without a session.
     aside_until: Option<Instant>,
     problem: Option<Problem>,
@@ -63,11 +64,11 @@ impl Servers {
     }
 
     /// The handshake has said which key is going to be proved.
-    pub(super) fn note_hint(&mut self, at: SocketAddr, hint: Option<[u8; 8]>, now: Instant) {
+    pub(super) fn note_hint(&mut self, at: SocketAddr, hint: Option<KeyHint>, now: Instant) {
         self.server(at, now).hint = hint;
     }
 
-    pub(super) fn hint(&self, at: SocketAddr) -> Option<[u8; 8]> {
+    pub(super) fn hint(&self, at: SocketAddr) -> Option<KeyHint> {
         self.known.get(&at)?.hint
     }
 

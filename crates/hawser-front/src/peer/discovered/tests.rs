@@ -6,6 +6,7 @@ use hawser_net::gateway::{Admission, Gateway, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
 use hawser_net::links::Link;
 use hawser_net::store::StateDir;
+use hawser_wire::{Offer, OfferForm};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
@@ -51,6 +52,8 @@ fn service(port: u16) -> SocketAddr {
 
 fn offer(key: PublicKey) -> Option<Offer> {
     Some(Offer {
+        form: OfferForm::Binary,
+        version: 1,
         interfaces: 1,
         key_hint: Some(key.hint()),
     })
