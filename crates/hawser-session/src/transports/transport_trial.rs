@@ -319,22 +319,31 @@ impl TransportTrial {
     }
 
     fn begin_trial(&mut self, now: Instant, look: &Look, demand: Demand) {
-        let margin = if self.has_settled() && self.is_worth_a_trial(now, look, demand) {
+        let is_hindered = self.is_hindered(look);
+        let has_fallen = is_hindered && self.has_fallen(FALLEN_FOR);
+        let is_urgent = has_fallen && self.may_cost(demand.start(look), OF_FALLEN);
+        let is_possible = look.sound[index(other(self.chosen))];
+        if !is_possible || !is_urgent && !self.is_due(now) {
+            return;
+        }
+        let margin = if has_fallen {
+            // What was delivered before is no measure for the trial.
+            self.samples.keep(1);
+            EARLY_MARGIN
+        } else if self.has_settled() && self.is_worth_a_trial(now, look, demand) {
             MARGIN
-        } else if self.is_hindered(look) && self.samples.count() > 0 {
+        } else if is_hindered && self.samples.count() > 0 && !self.has_fallen(1) {
             EARLY_MARGIN
         } else {
             return;
         };
-        if self.is_due(now) && look.sound[index(other(self.chosen))] {
-            self.trial = Some(Trial {
-                began: now,
-                settled: false,
-                samples: Samples::default(),
-                cost: Duration::ZERO,
-                margin,
-            });
-        }
+        self.trial = Some(Trial {
+            began: now,
+            settled: false,
+            samples: Samples::default(),
+            cost: Duration::ZERO,
+            margin,
+        });
     }
 
     /// True if the last trial is long ago, or the chosen transport delivers much less by now.
@@ -349,13 +358,25 @@ impl TransportTrial {
         self.tried_at.is_none_or(|at| now.since(at) >= pause)
     }
 
+    /// True if the chosen transport delivers much less than before, for as many samples.
+    fn has_fallen(&self, latest: usize) -> bool {
+        let latest = self.samples.highest(latest);
+        let best = self.best.map(|best| f(best) * FALLEN);
+        latest.zip(best).is_some_and(|(latest, best)| latest < best)
+    }
+
     /// True if the transfer has lasted long enough beside what a trial costs, and all trials
     /// together cost little of all the time.
     fn is_worth_a_trial(&self, now: Instant, look: &Look, demand: Demand) -> bool {
         let cost = demand.start(look);
         let age = now.since(demand.since);
-        let may_cost = |part| self.busy / part >= self.spent + cost;
-        age >= cost * OF_LONG && may_cost(OF_ALL) || age >= cost * OF_SHORT && may_cost(OF_ALL * 2)
+        let is_worth = |starts, part| age >= cost * starts && self.may_cost(cost, part);
+        is_worth(OF_LONG, OF_ALL) || is_worth(OF_SHORT, OF_ALL * 2)
+    }
+
+    /// True if trials have cost no more than one `part`th of all the time, with one more of `cost`.
+    fn may_cost(&self, cost: Duration, part: u32) -> bool {
+        self.busy / part >= self.spent + cost
     }
 
     fn measure_trial(&mut self, now: Instant, look: &Look, span: Duration, held: (u64, u64)) {
@@ -526,6 +547,10 @@ const FIRST_GRAIN: Duration = Duration::from_millis(100);
 const OF_LONG: u32 = 60;
 const OF_SHORT: u32 = 40;
 const OF_ALL: u32 = 60;
+/// The same for a trial that waits for no pause, since the chosen transport has fallen.
+const OF_FALLEN: u32 = 30;
+/// Samples for which it has.
+const FALLEN_FOR: usize = 2;
 /// Time for which the other transport is left alone, longer each time.
 const RETRY: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);

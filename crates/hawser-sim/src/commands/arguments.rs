@@ -3,12 +3,14 @@
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::{SessionConfig, TransportChoice};
 use hawser_sim::bond::BondConfig;
+use hawser_sim::network::UdpFate;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
@@ -23,6 +25,19 @@ pub(super) struct BondArguments {
     /// What chunks go over: TCP channels, an association, or whichever delivers more
     #[arg(long, default_value = "tcp")]
     transport: Carried,
+    /// What becomes of UDP: everything passes, nothing, a tenth of each link's rate, or the last or
+    /// nothing after a minute
+    #[arg(long, value_name = "FATE", default_value = "passes")]
+    udp: Udp,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Udp {
+    Passes,
+    Blocked,
+    Throttled,
+    Slowed,
+    Dropped,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -37,6 +52,18 @@ pub(super) enum DirectionChoice {
     Put,
     Get,
     Both,
+}
+
+impl Udp {
+    pub(super) fn fate(self) -> UdpFate {
+        match self {
+            Self::Passes => UdpFate::Passes,
+            Self::Blocked => UdpFate::Blocked,
+            Self::Throttled => UdpFate::Throttled,
+            Self::Slowed => UdpFate::Slowed(HINDERED_AFTER),
+            Self::Dropped => UdpFate::Dropped(HINDERED_AFTER),
+        }
+    }
 }
 
 impl DirectionChoice {
@@ -62,6 +89,7 @@ impl BondArguments {
                 Carried::Sctp => TransportChoice::Sctp,
                 Carried::Auto => TransportChoice::Auto,
             },
+            udp: self.udp.fate(),
             ..BondConfig::default()
         }
     }
@@ -89,3 +117,6 @@ pub(super) fn show(json: bool, reports: &impl Serialize, text: impl Display) -> 
     }
     Ok(())
 }
+
+/// Time from the beginning of a session to the moment from which UDP is throttled or dropped.
+const HINDERED_AFTER: Duration = Duration::from_secs(60);

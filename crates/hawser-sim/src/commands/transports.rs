@@ -1,15 +1,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use hawser_scenario::Congestion;
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::Options;
-use hawser_sim::network::UdpFate;
 use hawser_sim::table::Transports;
 use hawser_sim::transports;
 
-use super::arguments::{DirectionChoice, load, show};
+use super::arguments::{DirectionChoice, Udp, load, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct TransportArguments {
@@ -32,32 +31,13 @@ pub(crate) struct TransportArguments {
     /// One congestion control for all TCP channels, as where bbr may not be used
     #[arg(long, value_name = "CONTROL")]
     congestion: Option<Congestion>,
-    /// What becomes of UDP: everything passes, nothing, a tenth of each link's rate, or nothing
-    /// after a minute
+    /// What becomes of UDP: everything passes, nothing, a tenth of each link's rate, or the last or
+    /// nothing after a minute
     #[arg(long, value_name = "FATE", default_value = "passes")]
     udp: Udp,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Udp {
-    Passes,
-    Blocked,
-    Throttled,
-    Dropped,
-}
-
-impl Udp {
-    fn fate(self) -> UdpFate {
-        match self {
-            Self::Passes => UdpFate::Passes,
-            Self::Blocked => UdpFate::Blocked,
-            Self::Throttled => UdpFate::Throttled,
-            Self::Dropped => UdpFate::Dropped(DROPPED_AFTER),
-        }
-    }
 }
 
 impl TransportArguments {
@@ -90,5 +70,3 @@ impl TransportArguments {
 
 /// Seeds of scenarios are small numbers: those of further runs are none of them.
 const SEEDS_APART: u64 = 1000;
-/// Time from the beginning of a session to the moment from which UDP is dropped.
-const DROPPED_AFTER: Duration = Duration::from_secs(60);

@@ -14,6 +14,8 @@ pub enum UdpFate {
     Blocked,
     /// Each link lets a tenth of its rate pass in each direction, and drops the rest.
     Throttled,
+    /// The same once this time is over.
+    Slowed(Duration),
     /// Nothing passes once this time is over.
     Dropped(Duration),
 }
@@ -62,21 +64,28 @@ impl Firewall {
         (link, way): (usize, usize),
         size: ByteCount,
     ) -> bool {
+        let age = now.since(self.began);
+        let way = &mut self.ways[link][way];
         match self.fate {
             UdpFate::Passes => true,
             UdpFate::Blocked => false,
-            UdpFate::Dropped(after) => now.since(self.began) < after,
-            UdpFate::Throttled => {
-                let way = &mut self.ways[link][way];
-                let from = now.max(way.used_until);
-                let passes = from <= now + BURST;
-                if passes {
-                    let time = way.rate.time_for(size).unwrap_or_default();
-                    way.used_until = from + time * THROTTLED_TO;
-                }
-                passes
-            }
+            UdpFate::Dropped(after) => age < after,
+            UdpFate::Throttled => way.lets_pass(now, size),
+            UdpFate::Slowed(after) => age < after || way.lets_pass(now, size),
         }
+    }
+}
+
+impl Way {
+    /// Whether a datagram is within the part that passes.
+    fn lets_pass(&mut self, now: Instant, size: ByteCount) -> bool {
+        let from = now.max(self.used_until);
+        let passes = from <= now + BURST;
+        if passes {
+            let time = self.rate.time_for(size).unwrap_or_default();
+            self.used_until = from + time * THROTTLED_TO;
+        }
+        passes
     }
 }
 
@@ -109,6 +118,15 @@ mod tests {
         let mut firewall = firewall();
         assert_eq!(passed(&mut firewall, 0, 1000), 1000);
         firewall.set(at(1000), UdpFate::Throttled);
+        let all = passed(&mut firewall, 1000, 10_000);
+        assert!((1000..1015).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn udp_is_throttled_when_its_time_is_over() {
+        let mut firewall = firewall();
+        firewall.set(at(0), UdpFate::Slowed(Duration::from_secs(1)));
+        assert_eq!(passed(&mut firewall, 0, 1000), 1000);
         let all = passed(&mut firewall, 1000, 10_000);
         assert!((1000..1015).contains(&all), "{all}");
     }

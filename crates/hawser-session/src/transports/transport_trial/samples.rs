@@ -36,6 +36,12 @@ impl Samples {
         *self = Self::default();
     }
 
+    /// Forgets all intervals but the latest ones.
+    pub(super) fn keep(&mut self, latest: usize) {
+        let more = self.rates.len().saturating_sub(latest);
+        self.rates.drain(..more);
+    }
+
     /// Returns the number of intervals.
     pub(super) fn count(&self) -> usize {
         self.rates.len()
@@ -45,6 +51,12 @@ impl Samples {
     pub(super) fn mean(&self, latest: usize) -> f64 {
         let rates = || self.rates.iter().rev().take(latest);
         rates().sum::<f64>() / (rates().count().max(1) as f64)
+    }
+
+    /// Returns the highest of the latest rates; `None` while there are fewer.
+    pub(super) fn highest(&self, latest: usize) -> Option<f64> {
+        let rates = self.rates.iter().rev().take(latest).copied();
+        (self.rates.len() >= latest).then(|| rates.fold(0.0, f64::max))
     }
 
     /// Returns the standard deviation of the latest rates.

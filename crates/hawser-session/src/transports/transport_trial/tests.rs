@@ -137,6 +137,40 @@ fn what_a_network_hinders_is_compared_at_once() {
     assert!(world.trials <= 8, "{}", world.trials);
 }
 
+/// The pause after a trial holds for trials out of curiosity only.
+#[test]
+fn what_a_network_begins_to_hinder_is_compared_soon_after_another_trial() {
+    for earlier in [10, 19, 60] {
+        let mut world = World::new(1_000_000, 1_000_000);
+        world.race = TransportTrial::new();
+        world.run(earlier * 1000);
+        assert_eq!(world.race.chosen(), Transport::Association);
+        assert_eq!(world.trials > 0, earlier > 18, "{}", world.trials);
+        let before = world.used;
+        (world.rates[1], world.look.is_policed) = (100_000, true);
+        world.run(4000);
+        assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Faster));
+        let slow = world.used[1] - before[1];
+        assert!(slow <= Duration::from_millis(900), "{earlier}: {slow:?}");
+    }
+}
+
+#[test]
+fn what_falls_time_and_again_costs_little() {
+    let mut world = World::new(1000, 1_000_000);
+    world.race = TransportTrial::new();
+    world.look.is_policed = true;
+    for _ in 0..360 {
+        world.rates[1] = 1_000_000;
+        world.run(5000);
+        world.rates[1] = 100_000;
+        world.run(5000);
+    }
+    assert_eq!(world.race.chosen(), Transport::Association);
+    assert!(world.trials > 60, "{}", world.trials);
+    assert!(world.used[0] < world.used[1] / 25, "{:?}", world.used);
+}
+
 #[test]
 fn what_still_grows_is_not_compared() {
     let mut world = World::new(100_000, 1_000_000);
