@@ -2,10 +2,10 @@
 //!
 //! Links take turns in proportion to their rates. Those that are to keep their order stay on one
 //! link, the nearest at first, until it keeps them waiting for long. Small datagrams go over a
-//! link's express channel, and all of them only where the kernel would send more at once. The others
-//! wait in a bounded queue, whose oldest goes first when it is full: datagrams lose their worth with
-//! age. On its channel a record of datagrams never comes twice in a row while a chunk waits, so that
-//! streams are not held up.
+//! link's express channel, and all of them only where the kernel would send more at once. The
+//! others wait in a bounded queue, whose oldest goes first when it is full: datagrams lose their
+//! worth with age. On its channel a record of datagrams never comes twice in a row while a chunk
+//! waits, so that streams are not held up.
 //!
 //! Source: RFC 9221 (datagrams of a reliable session), DBAS §II.D (weighted packets).
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use hawser_types::{Instant, Rate};
 
-use crate::channel::Channel;
 use crate::transport::{Transport, TransportReason};
 
+mod look;
 mod samples;
 #[cfg(test)]
 mod tests;
 
+pub(super) use look::Look;
 use samples::Samples;
 
 /// Comparison of the two transports, for one direction.
@@ -54,26 +55,6 @@ pub(super) struct TransportTrial {
     pause: Duration,
 }
 
-/// State of both transports at one moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    demand: bool,
-    /// Payload that the peer holds thanks to each, since the session began.
-    held: [u64; 2],
-    /// Each may be used.
-    sound: [bool; 2],
-    /// Bytes in flight on each.
-    in_flight: [u64; 2],
-    /// Longest round trip of both.
-    round_trip: Duration,
-    /// Longest round trip of TCP's paths, without queues.
-    longest_path: Duration,
-    /// One of TCP's links serves in turns.
-    in_turns: bool,
-    /// The network seems to limit what the association sends.
-    is_policed: bool,
-}
-
 /// A time in which there was always something to send.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
@@ -94,55 +75,6 @@ struct Trial {
     cost: Duration,
     /// Factor by which the transport on trial has to deliver more.
     margin: f64,
-}
-
-impl Look {
-    /// A look at `channels`. `demand`: there is more to send than is taken. `held`: payload that
-    /// the peer holds thanks to each transport, since the session began.
-    pub(super) fn new<'a>(
-        now: Instant,
-        demand: bool,
-        held: [u64; 2],
-        channels: impl Iterator<Item = &'a Channel>,
-    ) -> Self {
-        let mut look = Self {
-            demand,
-            held,
-            sound: [false; 2],
-            in_flight: [0; 2],
-            round_trip: Duration::ZERO,
-            longest_path: Duration::ZERO,
-            in_turns: false,
-            is_policed: false,
-        };
-        for channel in channels {
-            look.add(now, channel);
-        }
-        look
-    }
-
-    fn add(&mut self, now: Instant, channel: &Channel) {
-        let transport = channel.transport();
-        self.in_flight[index(transport)] += channel.outbound().in_flight();
-        if !channel.is_usable() {
-            return;
-        }
-        self.sound[index(transport)] = true;
-        let path = channel.path();
-        let rtt = match transport {
-            Transport::Tcp => {
-                let length = path.min_rtt().unwrap_or_default();
-                self.longest_path = self.longest_path.max(length);
-                self.in_turns |= path.silence().goes_in_turns(now);
-                path.rtt()
-            }
-            Transport::Association => {
-                self.is_policed |= channel.paths().is_policed(now);
-                path.rtt() + path.latest().rtt_variation * 4
-            }
-        };
-        self.round_trip = self.round_trip.max(rtt);
-    }
 }
 
 impl TransportTrial {
