@@ -1,11 +1,13 @@
 //! Datagrams beside streams: sent once, over any channel, and handed out as they come.
 //!
-//! Links take turns in proportion to their rates. Those that are to keep their order stay on one
-//! link, the nearest at first, until it keeps them waiting for long. Small datagrams go over a
-//! link's express channel, and all of them only where the kernel would send more at once. The
-//! others wait in a bounded queue, whose oldest goes first when it is full: datagrams lose their
-//! worth with age. On its channel a record of datagrams never comes twice in a row while a chunk
-//! waits, so that streams are not held up.
+//! Links take turns in proportion to their rates. Small datagrams go over a link's express channel,
+//! and all of them only where the kernel would send more at once. The others wait in a bounded
+//! queue, whose oldest goes first when it is full: datagrams lose their worth with age. On its
+//! channel a record of datagrams never comes twice in a row while a chunk waits, so that streams
+//! are not held up.
+//!
+//! Datagrams that are to keep their order have a queue of their own and stay on one channel, of the
+//! nearest link at first, until it keeps them waiting for long.
 //!
 //! Source: RFC 9221 (datagrams of a reliable session), DBAS §II.D (weighted packets).
 
@@ -25,13 +27,15 @@ use crate::transports::carries;
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     waiting: VecDeque<Waiting>,
+    /// The same, of those that are to keep their order.
+    in_order: VecDeque<Waiting>,
     /// What they cost together.
     waiting_cost: usize,
     /// Lead or lag of each link, measured in the common weight.
     turns: BTreeMap<LinkIndex, i128>,
-    /// Where the latest one went that is to keep its order, and when.
-    in_order: Option<(LinkIndex, Instant)>,
-    /// Links of the latest choice.
+    /// The channel that the latest one went to that is to keep its order, and when.
+    latest: Option<(ChannelId, Instant)>,
+    /// Links of the latest choice. Kept, so that the next one allocates nothing.
     lanes: Vec<Lane>,
     /// Cost of those that came and were not taken, over all streams.
     held: usize,
@@ -42,7 +46,7 @@ pub(crate) struct Datagrams {
 pub(crate) enum Spread {
     /// Links take turns.
     InTurns,
-    /// Over one link, so that few overtake others.
+    /// Over one channel, so that few overtake others.
     InOrder,
 }
 
@@ -51,7 +55,6 @@ pub(crate) enum Spread {
 struct Waiting {
     stream: StreamId,
     payload: Bytes,
-    spread: Spread,
     since: Instant,
 }
 
@@ -73,10 +76,13 @@ impl Datagrams {
     /// Queues a datagram.
     pub(crate) fn push(&mut self, now: Instant, stream: StreamId, payload: Bytes, spread: Spread) {
         self.waiting_cost += datagram_cost(payload.len());
-        self.waiting.push_back(Waiting {
+        let queue = match spread {
+            Spread::InTurns => &mut self.waiting,
+            Spread::InOrder => &mut self.in_order,
+        };
+        queue.push_back(Waiting {
             stream,
             payload,
-            spread,
             since: now,
         });
     }
@@ -84,8 +90,19 @@ impl Datagrams {
     /// Drops the oldest datagrams while too many wait. Returns how many.
     pub(crate) fn drop_oldest(&mut self) -> u64 {
         let mut dropped = 0;
-        while self.waiting_cost > MAX_WAITING || self.waiting.len() > MAX_COUNT_WAITING {
-            self.take_oldest();
+        while self.waiting_cost > MAX_WAITING
+            || self.waiting.len() + self.in_order.len() > MAX_COUNT_WAITING
+        {
+            let since = |queue: &VecDeque<Waiting>| queue.front().map(|it| it.since);
+            let is_in_turns = match (since(&self.waiting), since(&self.in_order)) {
+                (Some(in_turns), Some(in_order)) => in_turns <= in_order,
+                (in_turns, _) => in_turns.is_some(),
+            };
+            let spread = match is_in_turns {
+                true => Spread::InTurns,
+                false => Spread::InOrder,
+            };
+            self.take_oldest(spread);
             dropped += 1;
         }
         dropped
@@ -93,7 +110,7 @@ impl Datagrams {
 
     /// True if no datagram waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.in_order.is_empty()
     }
 
     /// Gives waiting datagrams to channels that would send them at once. `association`: the one
@@ -104,18 +121,27 @@ impl Datagrams {
         channels: &mut Channels,
         association: Option<ChannelId>,
     ) {
+        while let Some(next) = self.in_order.front() {
+            let (size, since) = (next.payload.len(), next.since);
+            let Some(id) = self.channel_in_order(now, size, since, channels, association) else {
+                break;
+            };
+            self.latest = Some((id, now));
+            self.hand_over(Spread::InOrder, id, channels);
+        }
         while let Some(next) = self.waiting.front() {
-            let (size, spread) = (next.payload.len(), next.spread);
-            let waits = spread == Spread::InOrder && now.since(next.since) < PATIENCE;
-            if waits && self.is_behind(channels, now) {
-                return;
-            }
-            let Some(id) = self.next_channel(now, size, spread, channels, association) else {
+            let size = next.payload.len();
+            fill_lanes(now, size, channels, association, &mut self.lanes);
+            let Some(id) = self.take_turn() else {
                 return;
             };
-            let (Some(channel), Some(next)) = (channels.get_mut(id), self.take_oldest()) else {
-                return;
-            };
+            self.hand_over(Spread::InTurns, id, channels);
+        }
+    }
+
+    /// Gives the oldest datagram to a channel.
+    fn hand_over(&mut self, spread: Spread, id: ChannelId, channels: &mut Channels) {
+        if let (Some(channel), Some(next)) = (channels.get_mut(id), self.take_oldest(spread)) {
             channel.datagrams_mut().push(next.stream, next.payload);
             channels.wake(id);
         }
@@ -150,29 +176,9 @@ impl Datagrams {
         self.waiting_cost + self.held
     }
 
-    /// Returns the channel for the next datagram.
-    fn next_channel(
-        &mut self,
-        now: Instant,
-        size: usize,
-        spread: Spread,
-        channels: &Channels,
-        association: Option<ChannelId>,
-    ) -> Option<ChannelId> {
-        let mut lanes = std::mem::take(&mut self.lanes);
-        fill_lanes(now, size, channels, association, &mut lanes);
-        let chosen = match spread {
-            Spread::InTurns => self.take_turn(&lanes),
-            Spread::InOrder => self.take_same(now, &lanes),
-        };
-        // Kept for the next one, so that none of them allocates.
-        self.lanes = lanes;
-        chosen
-    }
-
     /// Returns the channel of the link whose turn it is, which ends that turn.
-    fn take_turn(&mut self, lanes: &[Lane]) -> Option<ChannelId> {
-        let turns = &mut self.turns;
+    fn take_turn(&mut self) -> Option<ChannelId> {
+        let (turns, lanes) = (&mut self.turns, &self.lanes);
         turns.retain(|link, _| lanes.iter().any(|lane| lane.link == *link));
         for lane in lanes {
             *turns.entry(lane.link).or_default() += lane.weight;
@@ -183,37 +189,37 @@ impl Datagrams {
         Some(lane.channel)
     }
 
-    /// The link of the latest datagram in order would take another one a little later.
-    fn is_behind(&self, channels: &Channels, now: Instant) -> bool {
-        let before = self.before(now);
-        let own = |channel: &&Channel| Some(channel.link()) == before;
-        let mut own = channels.iter().filter(own).filter(|it| it.is_sound(now));
-        let mut is_known = false;
-        let takes_none = own.all(|channel| {
-            is_known = true;
-            !channel.takes_datagrams(now)
-        });
-        is_known && takes_none
+    /// Returns the channel for the next datagram that is to keep its order: that of the one before,
+    /// else one of the nearest link. `None`: it waits. It has waited since `since`.
+    fn channel_in_order(
+        &mut self,
+        now: Instant,
+        size: usize,
+        since: Instant,
+        channels: &Channels,
+        association: Option<ChannelId>,
+    ) -> Option<ChannelId> {
+        let latest = self.latest.filter(|(_, at)| now.since(*at) < REST);
+        let before = latest.and_then(|(id, _)| channels.get(id));
+        let before = before.filter(|it| it.is_sound(now) && carries(it, association));
+        if let Some(before) = before {
+            if before.takes_datagrams(now) {
+                return Some(before.id());
+            }
+            if now.since(since) < PATIENCE {
+                return None;
+            }
+        }
+        fill_lanes(now, size, channels, association, &mut self.lanes);
+        let nearest = self.lanes.iter().min_by_key(|lane| lane.rtt)?;
+        Some(nearest.channel)
     }
 
-    /// Returns the channel of the link that had the one before, else of the nearest.
-    fn take_same(&mut self, now: Instant, lanes: &[Lane]) -> Option<ChannelId> {
-        let before = lanes
-            .iter()
-            .find(|lane| Some(lane.link) == self.before(now));
-        let lane = before.or_else(|| lanes.iter().min_by_key(|lane| lane.rtt))?;
-        self.in_order = Some((lane.link, now));
-        Some(lane.channel)
-    }
-
-    /// The link of the latest datagram that is to keep its order, if that went a moment ago.
-    fn before(&self, now: Instant) -> Option<LinkIndex> {
-        let (link, at) = self.in_order?;
-        (now.since(at) < REST).then_some(link)
-    }
-
-    fn take_oldest(&mut self) -> Option<Waiting> {
-        let oldest = self.waiting.pop_front()?;
+    fn take_oldest(&mut self, spread: Spread) -> Option<Waiting> {
+        let oldest = match spread {
+            Spread::InTurns => self.waiting.pop_front(),
+            Spread::InOrder => self.in_order.pop_front(),
+        }?;
         self.waiting_cost -= datagram_cost(oldest.payload.len());
         Some(oldest)
     }

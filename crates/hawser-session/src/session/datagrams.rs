@@ -27,7 +27,8 @@ impl Session {
     }
 
     /// As [`Session::send_datagram`], for packets of flows whose ends take what is overtaken for
-    /// lost, as those of QUIC and TCP do: they stay on one link until it keeps them waiting.
+    /// lost, as those of QUIC and TCP do: they stay on one channel until it keeps them
+    /// waiting.
     pub fn send_datagram_in_order(
         &mut self,
         now: Instant,

@@ -145,7 +145,8 @@ impl TransportTrial {
         let known = self.demand.filter(|it| now.since(it.until) <= LONGEST_LOOK);
         if known.is_none() {
             // The transfer is over.
-            (self.demand, self.trial) = (None, None);
+            self.demand = None;
+            self.abandon_trial();
             self.samples.clear();
         }
         if look.demand {
@@ -196,7 +197,7 @@ impl TransportTrial {
     /// Leaves a silent transport at once, and for good when the silence lasts.
     fn leave_the_unsound(&mut self, now: Instant, look: &Look) {
         let [chosen, tried] = [self.chosen, other(self.chosen)].map(|it| look.sound[index(it)]);
-        if !tried && self.trial.take().is_some() {
+        if !tried && self.abandon_trial() {
             self.put_off(now);
         }
         if chosen || !tried {
@@ -224,7 +225,7 @@ impl TransportTrial {
         let leads = is_likely && !is_measured && demand.grain(1) <= LONG_PATH;
         if leads && !self.was_led && look.sound[index(Transport::Association)] {
             self.was_led = true;
-            if self.trial.take().is_none() && self.chosen == Transport::Tcp {
+            if !self.abandon_trial() && self.chosen == Transport::Tcp {
                 self.samples.clear();
             }
             (self.chosen, self.reason) = (Transport::Association, TransportReason::First);
@@ -351,6 +352,13 @@ impl TransportTrial {
         }
     }
 
+    /// Ends a trial without a verdict. What it has cost counts. True if there was one.
+    fn abandon_trial(&mut self) -> bool {
+        let trial = self.trial.take();
+        self.spent += trial.as_ref().map_or(Duration::ZERO, |it| it.cost);
+        trial.is_some()
+    }
+
     fn choose(
         &mut self,
         now: Instant,
@@ -358,8 +366,9 @@ impl TransportTrial {
         reason: TransportReason,
         rate: Option<Rate>,
     ) {
+        self.abandon_trial();
         (self.chosen, self.reason) = (transport, reason);
-        (self.trial, self.silent_since, self.best) = (None, None, rate);
+        (self.silent_since, self.best) = (None, rate);
         self.samples.clear();
         if rate.is_none() {
             // An old measurement says little of its rate now.
@@ -479,9 +488,10 @@ const FIRST_GRAIN: Duration = Duration::from_millis(100);
 const OF_LONG: u32 = 60;
 const OF_SHORT: u32 = 40;
 const OF_ALL: u32 = 60;
-/// The same for a trial that waits for no pause, since the chosen transport has fallen.
+/// A trial that waits for no pause, since the chosen transport has fallen, may take one part in so
+/// many of that time.
 const OF_FALLEN: u32 = 30;
-/// Samples for which it has.
+/// So many samples in a row, each below `FALLEN` of the best rate, start such a trial.
 const FALLEN_FOR: usize = 2;
 /// Time for which the other transport is left alone, longer each time.
 const RETRY: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@ use hawser_types::{ByteCount, Instant, LinkIndex, NumberWindow, PathId};
 use hawser_wire::tunnel::TunnelHeader;
 
 use super::pace::Pace;
-use crate::packet::{FlowKey, PacketView};
+use crate::packet::{FlowKey, PacketView, UDP};
 
 /// A flow's packets that wait, and its gaps.
 #[derive(Debug)]
@@ -150,7 +150,9 @@ impl Lane {
         let header = arrival.header;
         let number = header.number.expand(self.highest);
         self.highest = self.highest.max(number);
-        if self.came.contains(number) {
+        let index = self.held.partition_point(|held| held.number < number);
+        let is_held = self.held.get(index).is_some_and(|it| it.number == number);
+        if is_held || self.came.contains(number) {
             return Outcome::Duplicate;
         }
         let is_new = self.came.is_new(number);
@@ -164,7 +166,6 @@ impl Lane {
             let waited = arrival.now.since(since);
             return Outcome::Now { packet, waited };
         }
-        let index = self.held.partition_point(|held| held.number < number);
         let mut held = Held {
             number,
             place: arrival.place,
@@ -211,7 +212,7 @@ impl Lane {
         Some(pace.next())
     }
 
-    /// All packets whose turn it is go on now.
+    /// The next portion of packets whose turn it is goes on now.
     pub(super) fn hurry(&mut self) {
         self.pace = None;
     }
@@ -333,7 +334,5 @@ const MAX_GAPS: usize = 64;
 const WORDS: usize = 64;
 /// Packets that are looked at for one that left in its turn.
 const LOOK_AHEAD: usize = 64;
-/// The protocol's number.
-const UDP: u8 = 17;
 /// Memory for a packet besides its bytes.
 const OVERHEAD: usize = 128;

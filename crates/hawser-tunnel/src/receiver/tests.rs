@@ -392,3 +392,15 @@ fn what_is_held_back_goes_on_when_memory_is_used_up() {
     }
     assert_eq!(receiver.stats().delivered, 600);
 }
+
+#[test]
+fn a_packet_that_waits_is_known_however_far_others_are_ahead() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.give(0, NEAR, 1, &header(0)), [0]);
+    assert_eq!(bench.give(1, NEAR, 3, &header(2)), []);
+    // Farther than numbers are remembered.
+    assert_eq!(bench.give(2, NEAR, 5001, &header(5000)), []);
+    assert_eq!(bench.give(3, NEAR, 3, &header(2)), []);
+    assert_eq!(bench.give(4, FAR, 2, &header(1)), [1, 2]);
+    assert_eq!(bench.0.stats().duplicates, 1);
+}

@@ -113,7 +113,11 @@ impl World {
         let payload = self.contents.to_write(end, id, length);
         let now = self.now;
         for _ in 0..=script.byte() % 64 {
-            let _ = self.session(end).send_datagram(now, id, payload.clone());
+            let payload = payload.clone();
+            let _ = match payload.len() % 2 {
+                0 => self.session(end).send_datagram(now, id, payload),
+                _ => self.session(end).send_datagram_in_order(now, id, payload),
+            };
         }
     }
 

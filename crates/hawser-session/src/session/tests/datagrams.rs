@@ -98,24 +98,52 @@ fn links_take_turns_in_proportion_to_their_rates() {
     assert!((0.6..0.9).contains(&share), "{share}: {fast} and {slow}");
 }
 
+/// Sends `count` datagrams in order, a short one behind each long one, as hosts begin with QUIC.
+fn send_in_order(pair: &mut Pair, id: StreamId, from: u32, count: u32) {
+    for number in from..from + count {
+        let now = pair.now;
+        let payload = numbered(number, if number % 2 == 0 { 1200 } else { 140 });
+        let sent = pair.sides[CLIENT].send_datagram_in_order(now, id, payload);
+        sent.unwrap();
+    }
+}
+
 #[test]
 fn those_that_are_to_keep_their_order_overtake_none() {
     for delay in [[10, 10], [40, 10]] {
-        let (mut pair, id) = pair([20, 20], delay);
-        for number in 0..60 {
-            // A short one in the same flight as the long one before, as hosts begin with QUIC.
-            for (number, size) in [(2 * number, 1200), (2 * number + 1, 140)] {
-                let now = pair.now;
-                let payload = numbered(number, size);
-                let sent = pair.sides[CLIENT].send_datagram_in_order(now, id, payload);
-                sent.unwrap();
+        // A few at a time, and more at once than a channel takes.
+        for at_once in [2, 60] {
+            let (mut pair, id) = pair([20, 20], delay);
+            let mut got = Vec::new();
+            for turn in 0..6 {
+                send_in_order(&mut pair, id, turn * at_once, at_once);
+                pair.run_for(35);
+                got.extend(take(&mut pair, GATEWAY, id));
             }
-            pair.run_for(3);
+            pair.run_for(300);
+            got.extend(take(&mut pair, GATEWAY, id));
+            let expected = (0..6 * at_once).collect::<Vec<u32>>();
+            assert_eq!(got, expected, "{delay:?}, {at_once} at once");
         }
-        pair.run_for(300);
-        let got = take(&mut pair, GATEWAY, id);
-        assert_eq!(got, (0..120).collect::<Vec<u32>>(), "{delay:?}");
     }
+}
+
+#[test]
+fn those_in_order_leave_a_link_that_falls_silent() {
+    let (mut pair, id) = pair([20, 20], [10, 10]);
+    send_in_order(&mut pair, id, 0, 2);
+    pair.run_for(100);
+    assert_eq!(take(&mut pair, GATEWAY, id), [0, 1]);
+    pair.hole(0);
+    pair.hole(1);
+    let mut got = Vec::new();
+    for turn in 1..200 {
+        send_in_order(&mut pair, id, 2 * turn, 2);
+        pair.run_for(20);
+        got.extend(take(&mut pair, GATEWAY, id));
+    }
+    assert!(got.len() > 300, "{}", got.len());
+    assert!(got.is_sorted());
 }
 
 #[test]
