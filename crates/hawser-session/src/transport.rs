@@ -25,6 +25,22 @@ pub enum TransportReason {
 }
 
 impl Transport {
+    /// Its place in pairs of which TCP comes first.
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::Tcp => 0,
+            Self::Association => 1,
+        }
+    }
+
+    /// The one that it is not.
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Tcp => Self::Association,
+            Self::Association => Self::Tcp,
+        }
+    }
+
     /// Returns the text for people.
     pub const fn meaning(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ mod transport_trial;
 
 use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::{ChannelRole, TransportChoice};
-use transport_trial::{Look, TransportTrial, index};
+use transport_trial::{Look, TransportTrial};
 
 use crate::channel::Channel;
 use crate::channels::Channels;
@@ -61,7 +61,7 @@ impl Transports {
             LinkIndex::ALL => Transport::Association,
             _ => Transport::Tcp,
         };
-        self.held[index(transport)] += bytes;
+        self.held[transport.index()] += bytes;
     }
 
     /// Returns the association that chunks of a kind go over now; `None`: over TCP channels.

@@ -26,14 +26,14 @@ pub use paths::PathDelay;
 ///
 /// Paths are compared by a packet's *place* among all that the sender has placed on any path. A
 /// missing packet is lost once every usable path has delivered a higher place than that of the
-/// packet which waits for it. Where all that is missing left over one path, that path decides alone.
-/// In any case it is lost when others have waited for as long as packets are late here, see
+/// packet which waits for it. Where all that is missing left over one path, that path decides
+/// alone. In any case it is lost when others have waited for as long as packets are late here, see
 /// [`ReceiverConfig::max_hold`].
 ///
 /// A lost packet is sent once more, which others wait for, see [`ReceiverConfig::max_repair`]. A
 /// packet that comes after that is handed on late, once. Packets that the sender marked as unheld
-/// are handed on at once. Datagrams of UDP that have waited together are handed on in portions, which
-/// the socket of a program holds.
+/// are handed on at once. Datagrams of UDP that have waited together are handed on in portions,
+/// which the socket of a program holds.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -363,8 +363,8 @@ impl Receiver {
         self.deadlines.insert((until, flow));
     }
 
-    /// Goes past what is missing in front of a flow's packets, or hands on a portion of what is held
-    /// back.
+    /// Goes past what is missing in front of a flow's packets, or hands on a portion of what is
+    /// held back.
     fn give_up(&mut self, now: Instant, flow: TunnelFlow) {
         self.go_on(now, flow, |lane| {
             lane.hurry();

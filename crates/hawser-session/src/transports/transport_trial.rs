@@ -90,7 +90,7 @@ impl TransportTrial {
     /// Returns the transport for bulk while it is sound.
     pub(super) fn wanted(&self) -> Transport {
         match self.trial {
-            Some(_) => other(self.chosen),
+            Some(_) => self.chosen.other(),
             None => self.chosen,
         }
     }
@@ -98,7 +98,7 @@ impl TransportTrial {
     /// Returns the transport that bulk goes over.
     pub(super) fn in_use(&self) -> Transport {
         match self.trial.is_some() || self.silent_since.is_some() {
-            true => other(self.chosen),
+            true => self.chosen.other(),
             false => self.chosen,
         }
     }
@@ -131,7 +131,7 @@ impl TransportTrial {
     pub(super) fn on_look(&mut self, now: Instant, look: &Look) -> bool {
         let before = self.in_use();
         let span = self.looked_at.map_or(Duration::MAX, |at| now.since(at));
-        let used = index(before);
+        let used = before.index();
         let bytes = look.held[used].saturating_sub(self.held[used]);
         if span > LONGEST_LOOK {
             // Too long ago for a silence to have been watched.
@@ -179,10 +179,10 @@ impl TransportTrial {
     /// Takes an association that TCP was taken instead of only because it was not there yet. Not in
     /// the middle of a transfer, where TCP has filled its windows.
     fn meet_the_association(&mut self, look: &Look) {
-        if !look.sound[index(Transport::Association)] || self.was_met {
+        if !look.sound[Transport::Association.index()] || self.was_met {
             return;
         }
-        let is_unknown = self.measured[index(Transport::Association)].is_none();
+        let is_unknown = self.measured[Transport::Association.index()].is_none();
         if self.chosen == Transport::Association {
             self.was_met = true;
         } else if !look.demand && self.trial.is_none() {
@@ -196,7 +196,7 @@ impl TransportTrial {
 
     /// Leaves a silent transport at once, and for good when the silence lasts.
     fn leave_the_unsound(&mut self, now: Instant, look: &Look) {
-        let [chosen, tried] = [self.chosen, other(self.chosen)].map(|it| look.sound[index(it)]);
+        let [chosen, tried] = [self.chosen, self.chosen.other()].map(|it| look.sound[it.index()]);
         if !tried && self.abandon_trial() {
             self.put_off(now);
         }
@@ -204,11 +204,11 @@ impl TransportTrial {
             self.silent_since = None;
             return;
         }
-        let brought = look.held[index(other(self.chosen))];
+        let brought = look.held[self.chosen.other().index()];
         let (since, before) = *self.silent_since.get_or_insert((now, brought));
         // The other one may seem sound only since nothing was in flight on it.
         if brought > before && now.since(since) >= SILENCE.max(look.round_trip * 4) {
-            self.choose(now, other(self.chosen), TransportReason::Silent, None);
+            self.choose(now, self.chosen.other(), TransportReason::Silent, None);
         }
     }
 
@@ -223,7 +223,7 @@ impl TransportTrial {
         let is_likely = is_fresh && look.longest_path >= LONG_PATH || look.in_turns;
         let is_measured = self.chosen == Transport::Tcp && self.reason == TransportReason::Faster;
         let leads = is_likely && !is_measured && demand.grain(1) <= LONG_PATH;
-        if leads && !self.was_led && look.sound[index(Transport::Association)] {
+        if leads && !self.was_led && look.sound[Transport::Association.index()] {
             self.was_led = true;
             if !self.abandon_trial() && self.chosen == Transport::Tcp {
                 self.samples.clear();
@@ -235,7 +235,7 @@ impl TransportTrial {
     fn measure_chosen(&mut self, span: Duration, bytes: u64, interval: Duration) {
         if self.samples.add(span, bytes, interval) && self.has_settled() {
             let rate = to_rate(self.samples.mean(REFERENCE));
-            self.measured[index(self.chosen)] = Some(rate);
+            self.measured[self.chosen.index()] = Some(rate);
             self.best = self.best.max(Some(rate));
         }
     }
@@ -255,7 +255,7 @@ impl TransportTrial {
         let is_hindered = self.is_hindered(look);
         let has_fallen = is_hindered && self.has_fallen(FALLEN_FOR);
         let is_urgent = has_fallen && self.may_cost(demand.start(look), OF_FALLEN);
-        let is_possible = look.sound[index(other(self.chosen))];
+        let is_possible = look.sound[self.chosen.other().index()];
         if !is_possible || !is_urgent && !self.is_due(now) {
             return;
         }
@@ -281,7 +281,7 @@ impl TransportTrial {
 
     /// True if the last trial is long ago, or the chosen transport delivers much less by now.
     fn is_due(&self, now: Instant) -> bool {
-        let rates = self.measured[index(self.chosen)].zip(self.best);
+        let rates = self.measured[self.chosen.index()].zip(self.best);
         let fell = rates.is_some_and(|(rate, best)| rate < to_rate(f(best) * FALLEN));
         let pause = if fell {
             self.pause.min(RETRY)
@@ -313,7 +313,7 @@ impl TransportTrial {
     }
 
     fn measure_trial(&mut self, now: Instant, look: &Look, span: Duration, held: (u64, u64)) {
-        let (chosen, tried) = (self.chosen, other(self.chosen));
+        let (chosen, tried) = (self.chosen, self.chosen.other());
         let (Some(trial), Some(demand)) = (&mut self.trial, self.demand) else {
             return;
         };
@@ -326,8 +326,8 @@ impl TransportTrial {
         };
         let (age, start) = (now.since(trial.began), demand.start(look));
         if !trial.settled {
-            let rest = look.in_flight[index(chosen)];
-            let drained = rest <= look.in_flight[index(tried)] / 16;
+            let rest = look.in_flight[chosen.index()];
+            let drained = rest <= look.in_flight[tried.index()] / 16;
             trial.settled = age >= start && drained || age >= LONGEST_START + start;
         } else {
             trial.samples.add(span, bytes, demand.interval(look));
@@ -341,7 +341,7 @@ impl TransportTrial {
             .then(|| to_rate(trial.samples.mean(REFERENCE)));
         self.spent += trial.cost;
         self.trial = None;
-        self.measured[index(tried)] = rate;
+        self.measured[tried.index()] = rate;
         if verdict {
             self.choose(now, tried, TransportReason::Faster, rate);
         } else {
@@ -372,7 +372,7 @@ impl TransportTrial {
         self.samples.clear();
         if rate.is_none() {
             // An old measurement says little of its rate now.
-            self.measured[index(transport)] = None;
+            self.measured[transport.index()] = None;
         }
         (self.tried_at, self.pause) = (Some(now), RETRY);
     }
@@ -430,26 +430,12 @@ impl Trial {
     }
 }
 
-pub(super) fn index(transport: Transport) -> usize {
-    match transport {
-        Transport::Tcp => 0,
-        Transport::Association => 1,
-    }
-}
-
 fn to_rate(bytes_per_second: f64) -> Rate {
     Rate::from_bytes_per_second(bytes_per_second as u64)
 }
 
 fn f(rate: Rate) -> f64 {
     rate.bytes_per_second() as f64
-}
-
-const fn other(transport: Transport) -> Transport {
-    match transport {
-        Transport::Tcp => Transport::Association,
-        Transport::Association => Transport::Tcp,
-    }
 }
 
 /// Looks that are further apart have an idle time between them.

@@ -90,7 +90,6 @@ impl BondArguments {
                 Carried::Auto => TransportChoice::Auto,
             },
             udp: self.udp.fate(),
-            ..BondConfig::default()
         }
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::index;
 use crate::channel::Channel;
 use crate::transport::Transport;
 
@@ -55,11 +54,11 @@ impl Look {
 
     fn add(&mut self, now: Instant, channel: &Channel) {
         let transport = channel.transport();
-        self.in_flight[index(transport)] += channel.outbound().in_flight();
+        self.in_flight[transport.index()] += channel.outbound().in_flight();
         if !channel.is_usable() {
             return;
         }
-        self.sound[index(transport)] = true;
+        self.sound[transport.index()] = true;
         let path = channel.path();
         let rtt = match transport {
             Transport::Tcp => {

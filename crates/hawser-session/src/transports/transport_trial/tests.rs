@@ -42,7 +42,7 @@ impl World {
         for _ in 0..millis / 20 {
             let step = Duration::from_millis(20);
             self.now += step;
-            let used = index(self.race.in_use());
+            let used = self.race.in_use().index();
             if self.look.demand {
                 self.used[used] += step;
                 self.look.held[used] += self.rates[used] / 50;
