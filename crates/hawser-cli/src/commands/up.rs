@@ -33,7 +33,7 @@ use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::packets::{CarriedPackets, KillSwitchSince, Senders};
 use crate::daemon::proxy::password;
-use crate::daemon::proxy::peering::{self, OverOneLink, PeerClients, Peering};
+use crate::daemon::proxy::peering::{self, Peering};
 use crate::daemon::proxy::registration::Wanted;
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
@@ -230,7 +230,7 @@ impl Serving<'_> {
         });
         subject.director = Some(director.clone());
         subject.peers = peering.as_ref().map(|it| it.sessions.clone());
-        let discovered = self.discovered(&subject.choice)?;
+        let discovered = self.discovered(&subject.choice, peering.as_ref())?;
         subject.discovered.clone_from(&discovered);
         if let Some(gateway) = self.gateway {
             subject.client = Some(Arc::downgrade(&gateway.client));
@@ -295,16 +295,17 @@ impl Serving<'_> {
     }
 
     /// Looks for Hawser on servers that this machine has not enrolled with, where that is wanted.
-    fn discovered(&self, choice: &Choice) -> anyhow::Result<Option<DiscoveredServers>> {
+    fn discovered(
+        &self,
+        choice: &Choice,
+        peering: Option<&Peering>,
+    ) -> anyhow::Result<Option<DiscoveredServers>> {
         if !self.config.up.discover {
             return Ok(None);
         }
-        let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
-        let links = (self.links, self.rules);
-        let connect = OverOneLink::new(wanted, links);
-        let clients = PeerClients::new(self.setup, wanted, links, choice);
-        let is_required = self.config.up.require_bonded;
-        discover(self.setup, (connect, clients), rules, is_required).map(Some)
+        let (links, rules) = ((self.links, self.rules), self.connection_rules.clone());
+        let known = peering.map(|it| it.finder.clone());
+        discover(self.setup, &self.config.up, links, rules, (choice, known)).map(Some)
     }
 
     /// Has this host found by its name, and finds others, where that is wanted.

@@ -124,15 +124,44 @@ fn a_server_with_another_key_is_not_bonded_with_and_refused_only_where_that_is_w
     let up = stage.up(&["--require-bonded"]);
     let refused = stage.download(&up, PLAIN, "file");
     assert!(!refused.status.success(), "{}", up.log());
-    // Of a server that was never bonded with, nothing is required.
-    assert_eq!(
-        stage.download(&up, OTHER, "file").out(),
-        b"x",
-        "{}",
-        up.log()
-    );
     up.end();
     server.end();
+}
+
+#[test]
+fn a_port_that_is_not_fronted_goes_as_ever_where_sessions_are_required() {
+    let test = "a_port_that_is_not_fronted_goes_as_ever_where_sessions_are_required";
+    let Some(stage) = Stage::new(test) else {
+        return;
+    };
+    let (server, up) = (stage.serve(), stage.up(&["--require-bonded"]));
+    stage.nginx.put("file", b"x");
+    let fetch = |port| {
+        let done = stage.download(&up, port, "file");
+        assert_eq!(done.out(), b"x", "{}", up.log());
+    };
+    let is_refused = || {
+        fetch(OTHER);
+        stage.front("refused-refused-by-policy") > 0
+    };
+    until("a stream is refused", is_refused, || server.log());
+    // The server is known, and so is that it does not front this port.
+    fetch(OTHER);
+    fetch(OTHER);
+    stage.until_bonded(&up, PLAIN);
+    fetch(PLAIN);
+    fetch(OTHER);
+    up.end();
+    server.end();
+
+    // That lasts: without the door, one port has no way and the other one is as ever.
+    let up = stage.up(&["--require-bonded"]);
+    assert!(!stage.download(&up, PLAIN, "file").status.success());
+    for _ in 0..2 {
+        let done = stage.download(&up, OTHER, "file");
+        assert_eq!(done.out(), b"x", "{}", up.log());
+    }
+    up.end();
 }
 
 impl Stage {

@@ -9,7 +9,7 @@
 
 mod servers;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hawser_net::client::Client;
 use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::store::{Pin, PinStore};
+use hawser_net::store::{Pin, PinStore, StoreError};
 use hawser_net::unix_time::UnixTime;
 use hawser_policy::RuleSet;
 use hawser_wire::Heard;
@@ -46,16 +46,19 @@ pub struct DiscoverySettings {
     pub pins: PinStore,
     /// Begins to connect to a server with this host's key towards it, where it can.
     pub start: Box<StartSession>,
+    /// Whether this host has enrolled with the host at an address: such a host is left alone.
+    pub is_enrolled: Box<IsEnrolled>,
     /// The user's rules for connections.
     pub rules: watch::Receiver<Arc<RuleSet>>,
-    /// Refuse connections to a server whose key is pinned, rather than have them go without a
-    /// session.
+    /// Refuse connections to a server that has accepted a stream with the pinned key, rather than
+    /// have them go without a session.
     pub require_bonded: bool,
     /// What handshakes say (protocol §16); none where nobody listens to them.
     pub heard: Option<mpsc::Receiver<Heard>>,
 }
 
 type StartSession = dyn Fn(Pin, Identity) -> Option<Arc<Client>> + Send + Sync;
+type IsEnrolled = dyn Fn(IpAddr) -> bool + Send + Sync;
 
 /// Sessions with servers that were discovered. Lives until its last clone is dropped.
 #[derive(Clone)]
@@ -103,6 +106,7 @@ struct Shared {
     finder: PeerFinder,
     pins: Arc<PinStore>,
     start: Box<StartSession>,
+    is_enrolled: Box<IsEnrolled>,
     pool: SessionPool<SocketAddr>,
     rules: watch::Receiver<Arc<RuleSet>>,
     require_bonded: bool,
@@ -119,6 +123,7 @@ impl DiscoveredServers {
             finder: settings.finder,
             pins: Arc::new(settings.pins),
             start: settings.start,
+            is_enrolled: settings.is_enrolled,
             pool: SessionPool::new(),
             rules: settings.rules,
             require_bonded: settings.require_bonded,
@@ -168,10 +173,10 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         if !may_use_all_links(&shared.rules.borrow(), destination, origin) {
             return None;
         }
-        let pin = shared.pins.pin(at, UnixTime::now())?;
+        let pin = shared.pin(at)?;
         // It is asked again in time.
         let found = shared.finder.ask(at.ip());
-        if shared.require_bonded {
+        if shared.is_required(pin) {
             return Some(shared.only_way(pin, found, origin));
         }
         if found != Some(pin.key) || shared.lock().is_set_aside(at, Instant::now()) {
@@ -201,8 +206,8 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
     ) -> Option<Discovered<'a, Bonded>> {
         let shared = &self.shared;
         let may_be = may_use_all_links(&shared.rules.borrow(), destination, origin);
-        let pin = shared.pins.pin(at, UnixTime::now());
-        let pin = pin.filter(|_| shared.require_bonded && may_be)?;
+        let pin = shared.pin(at);
+        let pin = pin.filter(|pin| shared.is_required(*pin) && may_be)?;
         Some(shared.only_way(pin, shared.finder.ask(at.ip()), origin))
     }
 
@@ -220,9 +225,24 @@ impl Shared {
         Some(SocketAddr::new(address.to_canonical(), destination.port))
     }
 
+    /// What is pinned for an address and port of a host that this one has not enrolled with.
+    fn pin(&self, at: SocketAddr) -> Option<Pin> {
+        let pin = self.pins.pin(at, UnixTime::now())?;
+        (!(self.is_enrolled)(at.ip().to_canonical())).then_some(pin)
+    }
+
+    /// Whether connections go over a session or nowhere. A key is proved by the address, so one
+    /// that is not confirmed says nothing of the port.
+    fn is_required(&self, pin: Pin) -> bool {
+        self.require_bonded && pin.is_confirmed
+    }
+
     /// Has the server at `at` asked for its key, and a session with it begun.
     fn look_for(self: &Arc<Self>, at: SocketAddr) {
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        if (self.is_enrolled)(at.ip()) {
+            return;
+        }
         self.lock().note_asked(at, Instant::now());
         if let Some(key) = self.finder.ask(at.ip()) {
             tokio::spawn(meet(Arc::clone(self), at, key));
@@ -276,11 +296,14 @@ impl Shared {
             Ok(stream) => {
                 self.pool.note_opened();
                 self.lock().set_problem(at, None);
-                if let Ok(seconds) = <[u8; 4]>::try_from(stream.answer()) {
-                    // As long as the server wants, from now on.
-                    let wanted = Duration::from_secs(u32::from_be_bytes(seconds).into());
-                    tokio::spawn(keep(Arc::clone(&self.pins), at, pin.key, wanted));
-                }
+                // As long as the server wants, from now on.
+                let wanted = <[u8; 4]>::try_from(stream.answer()).map_or(FIRST_PIN, |seconds| {
+                    Duration::from_secs(u32::from_be_bytes(seconds).into())
+                });
+                let pins = Arc::clone(&self.pins);
+                tokio::spawn(change(at, move |now| {
+                    pins.confirm(at, pin.key, (now + wanted, now))
+                }));
             }
             // The server is as it should be; nothing listens there.
             Err(DialError::ConnectionRefused) => {}
@@ -291,6 +314,8 @@ impl Shared {
                 self.tell(at, Problem::Refused(*error));
                 if !is_fronted {
                     self.pool.give_up(at);
+                    let pins = Arc::clone(&self.pins);
+                    tokio::spawn(change(at, move |_| pins.drop_unconfirmed(at, pin.key)));
                 }
             }
         }
@@ -356,7 +381,7 @@ async fn follow(shared: Arc<Shared>, mut heard: Option<mpsc::Receiver<Heard>>) {
 /// Takes in what a handshake has said.
 fn take_in(shared: &Arc<Shared>, heard: Heard) {
     let at = SocketAddr::new(heard.to.ip().to_canonical(), heard.to.port());
-    let pin = shared.pins.pin(at, UnixTime::now());
+    let pin = shared.pin(at);
     let Some(offer) = heard.offer else {
         if pin.is_some() {
             shared.tell(at, Problem::NotOffered);
@@ -380,36 +405,39 @@ async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
     if hint.is_some_and(|hint| hint != key.hint()) {
         return shared.tell(at, Problem::OtherHint);
     }
+    let is_amiss = shared.lock().is_set_aside(at, Instant::now());
     let pin = match shared.pins.pin(at, UnixTime::now()) {
         Some(pin) => pin,
-        None => match keep(Arc::clone(&shared.pins), at, key, FIRST_PIN).await {
-            Some(pin) => pin,
-            None => return,
-        },
+        // As a port that is not fronted.
+        None if is_amiss => return,
+        None => {
+            let pins = Arc::clone(&shared.pins);
+            let kept = change(at, move |now| pins.keep(at, key, (now + FIRST_PIN, now)));
+            match kept.await {
+                Some(pin) => pin,
+                None => return,
+            }
+        }
     };
     if pin.key != key {
         let pinned = pin.key;
         return shared.tell(at, Problem::OtherKey { pinned, got: key });
     }
-    let is_amiss = shared.lock().is_set_aside(at, Instant::now());
     if !is_amiss {
         let _ = shared.pool.way(at, || shared.start(pin));
     }
 }
 
-/// Pins a key from now on for this time, unless another one is pinned. Returns what is pinned.
-async fn keep(
-    pins: Arc<PinStore>,
+/// Changes the file of pins for the server at `at`, as `change` does at the present time. Returns
+/// what that returned; none where the file can't be changed, which is logged.
+async fn change<T: Send + 'static>(
     at: SocketAddr,
-    key: PublicKey,
-    wanted: Duration,
-) -> Option<Pin> {
-    let now = UnixTime::now();
-    let kept = spawn_blocking(move || pins.keep(at, key, (now + wanted, now)));
-    match kept.await {
-        Ok(Ok(pin)) => Some(pin),
+    change: impl FnOnce(UnixTime) -> Result<T, StoreError> + Send + 'static,
+) -> Option<T> {
+    match spawn_blocking(move || change(UnixTime::now())).await {
+        Ok(Ok(changed)) => Some(changed),
         Ok(Err(error)) => {
-            tracing::warn!(server = %at, %error, "a server's key can't be kept");
+            tracing::warn!(server = %at, %error, "the file of servers' keys can't be changed");
             None
         }
         Err(_) => None,

@@ -38,6 +38,8 @@ pub struct Pin {
     pub key: PublicKey,
     /// From this second on it is forgotten.
     pub until: UnixTime,
+    /// The server has accepted a stream to this port, so the port is known to be its.
+    pub is_confirmed: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,6 +57,8 @@ struct Server {
     until: UnixTime,
     /// Makes this host's key towards the server.
     number: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    confirmed: bool,
 }
 
 impl Default for State {
@@ -86,7 +90,7 @@ impl PinStore {
 
     /// Pins a key until `until`, which is at most [`LONGEST_PIN`] after `now`. Where another key is
     /// pinned for that address and port, that one stays and is returned. Pins that have ended are
-    /// forgotten; of too many, those that end first.
+    /// forgotten; of too many, those that end first. A new pin is not confirmed.
     ///
     /// # Errors
     /// That the file cannot be changed.
@@ -94,12 +98,53 @@ impl PinStore {
         &self,
         at: SocketAddr,
         key: PublicKey,
+        span: (UnixTime, UnixTime),
+    ) -> Result<Pin, StoreError> {
+        self.keep_as((at, key), span, false)
+    }
+
+    /// The same once the server has accepted a stream to that port: from then on the pin is
+    /// confirmed.
+    ///
+    /// # Errors
+    /// That the file cannot be changed.
+    pub fn confirm(
+        &self,
+        at: SocketAddr,
+        key: PublicKey,
+        span: (UnixTime, UnixTime),
+    ) -> Result<Pin, StoreError> {
+        self.keep_as((at, key), span, true)
+    }
+
+    /// Forgets the pin of a key for an address and port, unless it is confirmed: the server with
+    /// that key does not front the port.
+    ///
+    /// # Errors
+    /// That the file cannot be changed.
+    pub fn drop_unconfirmed(&self, at: SocketAddr, key: PublicKey) -> Result<(), StoreError> {
+        let at = canonical(at);
+        let is_it = |it: &Server| it.at == at && it.key == key && !it.confirmed;
+        if !self.file.read(|state| state.servers.iter().any(is_it)) {
+            return Ok(());
+        }
+        self.file.update(|state| {
+            state.servers.retain(|it| !is_it(it));
+            Ok(())
+        })
+    }
+
+    fn keep_as(
+        &self,
+        (at, key): (SocketAddr, PublicKey),
         (until, now): (UnixTime, UnixTime),
+        confirmed: bool,
     ) -> Result<Pin, StoreError> {
         let at = canonical(at);
         let until = until.min(now + LONGEST_PIN);
+        let is_known = |it: &Pin| !is_news(it.until, until) && (it.is_confirmed || !confirmed);
         let known = self.pin(at, now);
-        if let Some(known) = known.filter(|it| it.key != key || !is_news(it.until, until)) {
+        if let Some(known) = known.filter(|it| it.key != key || is_known(it)) {
             return Ok(known);
         }
         let number = random()?;
@@ -109,6 +154,7 @@ impl PinStore {
             if let Some(known) = state.servers.iter_mut().find(|it| it.at == at) {
                 if known.key == key {
                     known.until = until;
+                    known.confirmed |= confirmed;
                 }
                 return Ok(known.pin());
             }
@@ -122,6 +168,7 @@ impl PinStore {
                 key,
                 until,
                 number,
+                confirmed,
             };
             state.servers.push(server.clone());
             Ok(server.pin())
@@ -170,6 +217,7 @@ impl Server {
             at: self.at,
             key: self.key,
             until: self.until,
+            is_confirmed: self.confirmed,
         }
     }
 }
@@ -236,6 +284,29 @@ mod tests {
     }
 
     #[test]
+    fn a_pin_is_confirmed_for_good_and_dropped_only_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        let span = (day(1), NOW);
+        assert!(!pins.keep(at(1), key(1), span).unwrap().is_confirmed);
+        pins.drop_unconfirmed(at(1), key(2)).unwrap();
+        assert!(pins.pin(at(1), NOW).is_some(), "it is another key's");
+        pins.drop_unconfirmed(at(1), key(1)).unwrap();
+        assert_eq!(store(&folder).pin(at(1), NOW), None);
+
+        pins.keep(at(1), key(1), span).unwrap();
+        // Even where its end is no news.
+        assert!(pins.confirm(at(1), key(1), span).unwrap().is_confirmed);
+        assert!(
+            pins.keep(at(1), key(1), (day(3), NOW))
+                .unwrap()
+                .is_confirmed
+        );
+        pins.drop_unconfirmed(at(1), key(1)).unwrap();
+        assert!(store(&folder).pin(at(1), NOW).unwrap().is_confirmed);
+    }
+
+    #[test]
     fn no_pin_is_longer_than_thirty_days_whatever_a_server_or_a_clock_says() {
         let folder = tempfile::tempdir().unwrap();
         let pins = store(&folder);
@@ -274,6 +345,7 @@ mod tests {
                     key: key(1),
                     until: day(1) + Duration::from_secs(port.into()),
                     number: 0,
+                    confirmed: false,
                 })
                 .collect(),
             ..State::default()

@@ -76,7 +76,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 impl Scene {
-    /// `pinned` is pinned for the service before.
+    /// `pinned` is pinned for the service before, and confirmed.
     async fn new(pinned: Option<PublicKey>, require_bonded: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let door = listener.local_addr().unwrap();
@@ -94,7 +94,7 @@ impl Scene {
         let now = UnixTime::now();
         if let Some(key) = pinned {
             let until = now + Duration::from_secs(60);
-            pins.keep(service(PORT), key, (until, now)).unwrap();
+            pins.confirm(service(PORT), key, (until, now)).unwrap();
         }
         let settings = PeerSettings {
             pause: Duration::from_millis(1),
@@ -105,6 +105,7 @@ impl Scene {
             finder: PeerFinder::of_anyone(connect_tcp, settings),
             pins,
             start: Box::new(move |pin, identity| Some(client(door, pin.key, identity))),
+            is_enrolled: Box::new(|at| at == ENROLLED),
             rules: watch::channel(Arc::default()).1,
             require_bonded,
             heard: Some(hears),
@@ -268,6 +269,82 @@ async fn where_a_session_is_required_the_first_connection_waits_for_it() {
     stream.read_exact(&mut [0]).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_port_that_is_not_fronted_goes_as_ever_even_where_sessions_are_required() {
+    let scene = Scene::new(None, true).await;
+    let (destination, origin) = (service(22).into(), Origin::default());
+    let look = || {
+        scene
+            .servers
+            .look_for(&Host::Ip(service(22).ip()), service(22))
+    };
+    let pinned = || scene.servers.shared.pin(service(22));
+    look();
+    until("its key is pinned", || pinned().is_some()).await;
+    let required = || scene.servers.required(service(22), &destination, &origin);
+    assert!(required().is_none(), "no stream was accepted");
+    let dialing = async {
+        loop {
+            if let Some(way) = scene.servers.dial(&destination, &origin) {
+                assert!(!way.is_only_way);
+                return way.dialing.await.err();
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let refused = timeout(Duration::from_secs(30), dialing).await.unwrap();
+    assert_eq!(refused, Some(DialError::RefusedByPolicy));
+    until("the pin is dropped", || pinned().is_none()).await;
+    // Nor does it come back while the port is left alone.
+    let key = scene.servers.shared.finder.known(service(22).ip()).unwrap();
+    meet(Arc::clone(&scene.servers.shared), service(22), key).await;
+    assert_eq!(pinned(), None);
+    assert!(scene.dial(22).await.is_none() && required().is_none());
+}
+
+#[tokio::test]
+async fn a_port_that_was_used_over_a_session_is_required_from_then_on() {
+    let scene = Scene::new(None, true).await;
+    let (destination, origin) = (service(PORT).into(), Origin::default());
+    scene.hear(offer(server_key())).await;
+    drop(scene.dial_soon(PORT).await.unwrap());
+    until("the pin is confirmed", || {
+        // In memory, where it is a moment later than in the file.
+        let pin = scene.servers.shared.pin(service(PORT));
+        pin.is_some_and(|pin| pin.is_confirmed)
+    })
+    .await;
+    let is_only_way = |way: Discovered<'_, _>| way.is_only_way;
+    let servers = &scene.servers;
+    assert_eq!(
+        servers.dial(&destination, &origin).map(is_only_way),
+        Some(true)
+    );
+    let required = servers.required(service(PORT), &destination, &origin);
+    assert_eq!(required.map(is_only_way), Some(true));
+}
+
+#[tokio::test]
+async fn a_host_that_this_one_has_enrolled_with_is_left_alone() {
+    let scene = Scene::new(None, true).await;
+    let (at, now) = (SocketAddr::new(ENROLLED, PORT), UnixTime::now());
+    let (servers, origin) = (&scene.servers, Origin::default());
+    // From before it was enrolled with.
+    let span = (now + Duration::from_secs(60), now);
+    servers.shared.pins.confirm(at, server_key(), span).unwrap();
+    for at in [at, "[::ffff:127.0.0.2]:443".parse().unwrap()] {
+        servers.look_for(&Host::Ip(at.ip()), at);
+        assert!(servers.dial(&at.into(), &origin).is_none());
+        assert!(servers.required(at, &at.into(), &origin).is_none());
+    }
+    assert!(servers.shared.lock().asked(Instant::now()).is_empty());
+    let to = at;
+    take_in(&servers.shared, Heard { to, offer: None });
+    assert_eq!(scene.problem(), None);
+}
+
 const PORT: u16 = 443;
+/// Of a host that this one has enrolled with.
+const ENROLLED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
 /// The time for which the server wants its key pinned, in seconds.
 const WANTED: u32 = 20 * 86_400;
