@@ -14,7 +14,7 @@ use crate::document::Section;
 pub struct FrontConfig {
     /// `front`: ports of this machine that such hosts reach over all links. Empty by default.
     pub ports: Vec<FrontPort>,
-    /// `front-listen`: address for such hosts, apart from that of clients. Default `[::]:7444`.
+    /// `front-listen`: address for such hosts, apart from that of clients. Default `[::]:745`.
     pub listen: SocketAddr,
     /// `front-pin`: time for which they keep this machine's key. Default 7 days, at most 30.
     pub pin: Duration,
@@ -92,20 +92,20 @@ impl FrontConfig {
     /// The keys of it, beside others in the section.
     pub(crate) const KEYS: [&str; 3] = ["front", "front-listen", "front-pin"];
 
-    /// Reads them.
-    pub(crate) fn read(section: &Section<'_>) -> Result<Self, ConfigError> {
+    /// Reads them. Clients have `clients`.
+    pub(crate) fn read(section: &Section<'_>, clients: SocketAddr) -> Result<Self, ConfigError> {
         let mut config = Self::default();
+        if let Some(field) = section.field("front-listen") {
+            config.listen = read_listen(&field)?;
+        }
         if let Some(field) = section.field("front") {
             let allowed = "a list of ports such as [\"443\", \"22\", \"80:proxy=8080\"]";
             let ports = field.list(allowed)?;
             let read = ports.iter().map(|field| field.parse(allowed));
             config.ports = read.collect::<Result<_, _>>()?;
-            if let Some(problem) = config.problem() {
+            if let Some(problem) = config.problem(clients) {
                 return Err(field.wrong(&format!("other ports, since {problem}")));
             }
-        }
-        if let Some(field) = section.field("front-listen") {
-            config.listen = read_listen(&field)?;
         }
         if let Some(field) = section.field("front-pin") {
             let read = |text: &str| {
@@ -117,13 +117,20 @@ impl FrontConfig {
         Ok(config)
     }
 
-    /// Why these ports can't be fronted together: one is named twice, or one that takes the PROXY
-    /// protocol is open to strangers as it is, who could then claim any address.
-    pub fn problem(&self) -> Option<String> {
+    /// Why these ports can't be fronted together: one is named twice, or is Hawser's own, where
+    /// clients have `clients`; or one that takes the PROXY protocol is open to strangers as it is,
+    /// who could then claim any address.
+    pub fn problem(&self, clients: SocketAddr) -> Option<String> {
         let mut ports: Vec<u16> = self.ports.iter().map(|it| it.port).collect();
         ports.sort_unstable();
         if let Some(twice) = ports.windows(2).find(|it| it[0] == it[1]) {
             return Some(format!("port {} is named twice", twice[0]));
+        }
+        let named = self.ports.iter().map(|it| it.port);
+        let mut named = named.chain(self.ports.iter().filter_map(|it| it.proxy_protocol));
+        let own = [clients.port(), self.listen.port()];
+        if let Some(own) = named.find(|port| own.contains(port)) {
+            return Some(format!("port {own} is Hawser's own"));
         }
         let mut behind = self.ports.iter().filter_map(|it| it.proxy_protocol);
         let is_open = |at: &u16| {
@@ -138,8 +145,9 @@ impl FrontConfig {
 }
 
 /// Default port of a gateway for hosts that have not enrolled: their connections displace no
-/// client's.
-pub const DEFAULT_FRONT_PORT: u16 = 7444;
+/// client's. IANA has it unassigned. Below 1024 no program without rights can listen there, and so
+/// be taken for the services of the whole machine.
+pub const DEFAULT_FRONT_PORT: u16 = 745;
 const DEFAULT_PIN: Duration = Duration::from_secs(7 * 86_400);
 const MIN_PIN: Duration = Duration::from_secs(60);
 const MAX_PIN: Duration = Duration::from_secs(30 * 86_400);
@@ -156,12 +164,16 @@ mod tests {
                 ports,
                 ..FrontConfig::default()
             };
-            config.problem().unwrap_or_default()
+            let clients = SocketAddr::from(([0, 0, 0, 0], 7443));
+            config.problem(clients).unwrap_or_default()
         };
         assert_eq!(problem("443 22 80:proxy=8080 81:proxy"), "");
         assert!(problem("443 22 443:proxy").contains("443 is named twice"));
         assert!(problem("8080 80:proxy=8080").contains("port 8080 takes"));
         assert!(problem("81:proxy=82 82:proxy=83").contains("port 82 takes"));
+        for own in ["7443", "745", "22 443:proxy=7443", "745:proxy=8443"] {
+            assert!(problem(own).ends_with("is Hawser's own"), "{own}");
+        }
     }
 
     #[test]

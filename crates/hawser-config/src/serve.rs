@@ -174,7 +174,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
         if let Some(field) = section.field("meet") {
             config.meet = field.boolean()?;
         }
-        config.front = FrontConfig::read(&section)?;
+        config.front = FrontConfig::read(&section, config.listen)?;
         config.web = read_web(&section)?;
         Ok(config)
     }

@@ -63,33 +63,43 @@ impl ForeignSource {
             ports,
             works: Vec::new(),
         };
-        let mut first = None;
+        let mut failed = Vec::new();
         for loopback in LOOPBACK {
             match begun.begin_family(loopback).await {
                 Ok(()) => begun.works.push(loopback),
                 Err(error) => {
-                    tracing::debug!(%loopback, %error, "no addresses of others in this family");
-                    remove(loopback, |_| true).await;
-                    first.get_or_insert(error);
+                    begun.remove_own(loopback).await;
+                    failed.push((loopback, error));
                 }
             }
         }
-        match first {
-            Some(error) if begun.works.is_empty() => Err(error),
-            _ => Ok(begun),
+        if begun.works.is_empty() {
+            let (_, error) = failed.swap_remove(0);
+            return Err(error);
         }
+        for (loopback, error) in failed {
+            let family = if loopback.is_ipv4() { "IPv4" } else { "IPv6" };
+            tracing::warn!(
+                %error,
+                "services can't be shown {family} addresses of others: hosts that come by {family} \
+                 reach none of them over a session"
+            );
+        }
+        Ok(begun)
     }
 
     async fn begin_family(&self, loopback: IpAddr) -> Result<(), ForeignSourceError> {
-        // What a killed daemon has left may be for other ports.
-        remove(loopback, |_| true).await;
+        // What a killed daemon has left. Rules for other ports may be a running one's.
+        self.remove_own(loopback).await;
         let trial = TcpListener::bind((loopback, 0)).await;
         let trial = trial.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
         let at = trial.local_addr();
         let at = at.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
         let ports: Vec<u16> = self.ports.iter().copied().chain([at.port()]).collect();
-        add(loopback, &ports).await?;
-        let tried = try_out(&trial, at).await;
+        let tried = match add(loopback, &ports).await {
+            Ok(()) => try_out(&trial, at).await,
+            Err(error) => Err(error),
+        };
         if !self.ports.contains(&at.port()) {
             remove(loopback, |port| port == at.port()).await;
         }
@@ -117,8 +127,12 @@ impl ForeignSource {
     /// Takes the way back away: services can't be connected to any more.
     pub async fn end(&self) {
         for loopback in &self.works {
-            remove(*loopback, |_| true).await;
+            self.remove_own(*loopback).await;
         }
+    }
+
+    async fn remove_own(&self, loopback: IpAddr) {
+        remove(loopback, |port| self.ports.contains(&port)).await;
     }
 }
 

@@ -118,6 +118,8 @@ fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[Fami
     }
     let mut leaving = String::new();
     if kind == ExitKind::Nat {
+        // What bears a client's address by `lo` is on its way to a service of this machine, which
+        // is to see that address (`foreign_source`).
         for net in clients {
             let family = if matches!(net, IpNet::V4(_)) {
                 "ip"
@@ -127,7 +129,7 @@ fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[Fami
             let net = net.trunc();
             let _ = write!(
                 leaving,
-                "{family} saddr {net} oifname != \"{device}\" masquerade; "
+                "{family} saddr {net} oifname != {{ \"lo\", \"{device}\" }} masquerade; "
             );
         }
     }
@@ -147,3 +149,22 @@ fn table_of(device: &str) -> String {
 const TRACKING: &str = "/proc/sys/net/netfilter";
 /// How long it keeps an idle TCP connection, the longest of all, unless told otherwise.
 const IDLE_TCP: Duration = Duration::from_secs(5 * 24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_have_the_gateways_address_on_the_internet_and_their_own_on_this_machine() {
+        let clients = ["10.77.0.0/16", "fd77::/64"].map(|net| net.parse().unwrap());
+        let nat = script("hawser0", &clients, ExitKind::Nat, &[]);
+        for leaving in [
+            "ip saddr 10.77.0.0/16 oifname != { \"lo\", \"hawser0\" } masquerade; ",
+            "ip6 saddr fd77::/64 oifname != { \"lo\", \"hawser0\" } masquerade; ",
+        ] {
+            assert!(nat.contains(leaving), "{nat}");
+        }
+        let routed = script("hawser0", &clients, ExitKind::Routed, &[]);
+        assert!(!routed.contains("masquerade"), "{routed}");
+    }
+}

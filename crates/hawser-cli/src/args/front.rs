@@ -15,7 +15,7 @@ pub(crate) struct FrontArgs {
     /// that takes the PROXY protocol at another port: 443:proxy=8443
     #[arg(long, value_name = "PORT[:proxy[=PORT]],…", value_delimiter = ',')]
     pub(crate) front: Vec<FrontPort>,
-    /// Listen for such hosts at this address [default: [::]:7444]
+    /// Listen for such hosts at this address [default: [::]:745]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) front_listen: Option<SocketAddr>,
 }

@@ -170,7 +170,7 @@ mod tests {
     fn from(client: &str) -> Ends {
         Ends {
             remote: SocketAddr::new(client.parse().unwrap(), 5000),
-            local: "198.51.100.1:7444".parse().unwrap(),
+            local: "198.51.100.1:745".parse().unwrap(),
         }
     }
 

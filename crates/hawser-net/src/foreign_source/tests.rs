@@ -56,10 +56,15 @@ fn a_service_sees_the_address_that_a_connection_bears_and_its_answers_come_back(
             let count = |family| told(family).matches("lookup 5213").count();
             assert_eq!(count("-4 rule"), 1, "{}", told("-4 rule"));
             assert_eq!(count("-6 rule"), 1, "{}", told("-6 rule"));
-            // As after a crash: the next one begins all the same, and leaves nothing.
+            // As after a crash: the next one begins all the same, and leaves nothing but what is
+            // another one's.
             drop(source);
+            let other = ForeignSource::begin([port ^ 1].into()).await.unwrap();
             let again = ForeignSource::begin([port].into()).await.unwrap();
+            assert_eq!(count("-4 rule") + count("-6 rule"), 4);
             again.end().await;
+            assert_eq!(count("-4 rule") + count("-6 rule"), 2);
+            other.end().await;
             assert_eq!(count("-4 rule") + count("-6 rule"), 0);
         });
     });

@@ -4,10 +4,12 @@
 //! session or memory of a client.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use hawser_config::{FrontPort, ServeConfig};
 use hawser_front::gateway::{ClientLimits, Fronted, GatewayCounters, Shown};
 use hawser_front::this_machine::ThisMachine;
@@ -48,7 +50,7 @@ impl FrontDoor {
         links: &watch::Receiver<Arc<Vec<Link>>>,
     ) -> anyhow::Result<Option<Self>> {
         let front = &config.front;
-        if let Some(problem) = front.problem() {
+        if let Some(problem) = front.problem(config.listen) {
             return Err(Usage(format!("--front: {problem}")).into());
         }
         let (shown, source) = shown(&front.ports).await;
@@ -62,7 +64,7 @@ impl FrontDoor {
         let machine = ThisMachine::new(own);
         let fronted = Arc::new(Fronted::new(shown, machine, limits.streams, front.pin));
         let listener = hawser_net::bind::listen(front.listen)
-            .with_context(|| format!("can't listen on {}", front.listen))?;
+            .map_err(|error| not_bound(front.listen, &error))?;
         let listen = listener.local_addr()?;
         let session = &setup.config.session;
         let gateway = GatewayConfig {
@@ -134,6 +136,17 @@ async fn shown(ports: &[FrontPort]) -> (BTreeMap<u16, Shown>, Option<Arc<Foreign
         Some((port.port, shown))
     });
     (shown.collect(), source)
+}
+
+/// Why nobody listens there, and what it takes.
+fn not_bound(listen: SocketAddr, error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => anyhow!(
+            "can't listen on {listen} for --front: {error}; a port below 1024 takes root, or \
+             CAP_NET_BIND_SERVICE"
+        ),
+        _ => anyhow!("can't listen on {listen} for --front: {error}"),
+    }
 }
 
 async fn serve(gateway: Arc<Gateway>, fronted: Arc<Fronted>) {
@@ -229,6 +242,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_not_have_the_port_is_told_what_it_takes() {
+        let listen = "[::]:745".parse().unwrap();
+        let told = |kind: io::ErrorKind| not_bound(listen, &kind.into()).to_string();
+        let refused = told(io::ErrorKind::PermissionDenied);
+        assert!(refused.contains("[::]:745") && refused.contains("CAP_NET_BIND_SERVICE"));
+        assert!(!told(io::ErrorKind::AddrInUse).contains("CAP_NET_BIND_SERVICE"));
+    }
 
     #[test]
     fn strangers_leave_half_of_the_descriptors_to_clients() {
