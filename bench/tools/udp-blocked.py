@@ -9,31 +9,27 @@ Goodput in Mbit/s; null where it took longer than ten times the time that 20 Mbi
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
 import subprocess
 import tempfile
-import time
 
-SERVER, GATEWAY, BYTES, SECONDS = "10.99.0.1", 7443, 20_000_000, 6
-
-
-def run(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+GATEWAY, BYTES, SECONDS = 7443, 20_000_000, 6
 
 
-def server_network():
-    """The network of the lab's server host, which the lab holds open."""
-    lab = pathlib.Path(f"/proc/{os.getppid()}/fd")
-    for entry in lab.iterdir():
-        try:
-            is_network = os.readlink(entry).startswith("net:[")
-        except OSError:
-            continue
-        if is_network and SERVER in run("nsenter", f"--net={entry}", "ip", "-4", "address"):
-            return f"--net={entry}"
-    raise SystemExit("no server host here: start this by `hawser-lab exec`")
+def tools():
+    """What the measurement of named hosts has for such labs."""
+    path = pathlib.Path(__file__).with_name("by-name.py")
+    spec = importlib.util.spec_from_file_location("by_name", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+lab = tools()
+SERVER, run, until = lab.SERVER, lab.run, lab.until
 
 
 class Tunnel:
@@ -41,7 +37,7 @@ class Tunnel:
         self.folder, self.programs = pathlib.Path(folder), []
         self.lab = str(pathlib.Path(hawser).with_name("hawser-lab"))
         self.near = [hawser, "--state", self.path("client")]
-        self.server = ["nsenter", server_network()]
+        self.server = ["nsenter", lab.server_network()]
         serve = ["serve", "--listen", f"{SERVER}:{GATEWAY}", "--packet-exit", "nat"]
         serve += ["--invite-file", self.path("invite"), "--allow-destination", f"{SERVER}/32"]
         self.start("gateway", *self.server, hawser, "--state", self.path("gateway"), *serve)
@@ -105,14 +101,6 @@ class Tunnel:
             if program.poll() is None:
                 program.terminate()
             program.wait()
-
-
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit("it never comes to that")
-        time.sleep(0.05)
 
 
 def main():
