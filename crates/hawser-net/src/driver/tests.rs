@@ -201,8 +201,7 @@ async fn an_association_follows_the_policy_of_its_session_at_the_start_and_when_
     let client = &drivers.client;
     client.with(|session, now| session.set_scheduler(now, ChunkPolicy::RoundRobin));
     let once = drivers.sent_for_a_megabyte().await;
-    // A busy machine sends some of it again.
-    assert!((900_000..1_800_000).contains(&once), "{once}");
+    assert!((900_000..1_500_000).contains(&once), "{once}");
 }
 
 /// The peer ends both directions of each stream that it opens. None waits for its acceptor then, or
