@@ -1,6 +1,7 @@
 // long: the phases of one state machine, whose changes are read together
 
 mod model;
+mod movement;
 mod startup;
 
 use std::time::Duration;
@@ -21,7 +22,8 @@ use startup::Startup;
 /// - Startup ends with the first round whose rate no longer grows while every packet of it waited,
 ///   also where the application limits the rate.
 /// - The rate is probed about every eight round trips, as in BBR's first version, to follow links
-///   whose rate changes.
+///   whose rate changes. Where it has doubled or halved within seconds, as over radio, it is probed
+///   every few, and steeply as soon as a queue is gone.
 ///
 /// `docs/design/association-paths.md` has all of them, and why.
 #[derive(Debug)]
@@ -65,6 +67,8 @@ enum Phase {
     ProbeRtt {
         lowest: Option<Duration>,
         done: Option<Instant>,
+        /// The window to which the path returns.
+        before: u64,
     },
 }
 
@@ -151,7 +155,10 @@ impl Bbr {
             Phase::Cruise { until, rounds } => {
                 let rounds = rounds.saturating_add(u32::from(round));
                 self.last_probe.take_if(|_| rounds >= ANSWERED_AFTER);
-                self.phase = if now >= until && rounds >= CRUISE_ROUNDS {
+                self.phase = if round && self.model.has_risen() {
+                    self.short_term = None;
+                    self.up(now, STEEPEST)
+                } else if now >= until && rounds >= CRUISE_ROUNDS {
                     self.short_term = None;
                     Phase::Refill { rounds: 0 }
                 } else {
@@ -247,7 +254,12 @@ impl Bbr {
     fn cruise(&mut self, now: Instant) {
         // Senders on one link must not probe in step; some bits of the time serve as randomness.
         let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
-        let pause = self.model.min_rtt() * (CRUISE + spread);
+        let trips = match self.model.is_moving() {
+            // The rounds of a cruise are a pause by themselves.
+            true => 0,
+            false => CRUISE + spread,
+        };
+        let pause = self.model.min_rtt() * trips;
         self.phase = Phase::Cruise {
             until: now + pause.min(LONGEST_CRUISE),
             rounds: 0,
@@ -259,7 +271,11 @@ impl Bbr {
         let (now, flight) = (ack.now, ack.flight.as_u64());
         let low = self.window_of_probe();
         match &mut self.phase {
-            Phase::ProbeRtt { lowest, done } => {
+            Phase::ProbeRtt {
+                lowest,
+                done,
+                before,
+            } => {
                 *lowest = [*lowest, ack.rtt].into_iter().flatten().min();
                 if done.is_none() && flight <= low {
                     // A smoothed round trip has the queue in it that is gone now.
@@ -269,6 +285,7 @@ impl Bbr {
                     if let Some(lowest) = *lowest {
                         self.model.renew_min_rtt(now, lowest);
                     }
+                    self.window = self.window.max(*before);
                     if self.startup.is_over {
                         self.cruise(now);
                     } else {
@@ -287,6 +304,7 @@ impl Bbr {
                 *phase = Phase::ProbeRtt {
                     lowest: None,
                     done: None,
+                    before: self.window,
                 }
             }
         }
@@ -442,7 +460,10 @@ impl CongestionControl for Bbr {
         if round {
             let steady = match self.phase {
                 Phase::Startup => self.model.is_without_queue(),
-                Phase::Cruise { .. } | Phase::Refill { .. } => true,
+                Phase::Cruise { .. } | Phase::Refill { .. } => {
+                    self.model.note_rate(ack.now);
+                    true
+                }
                 _ => false,
             };
             self.model.begin_round(ack.now, steady);

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
+use super::movement::Movement;
 use crate::congestion::control::Acknowledged;
 
 /// Model of the path: rate, delay, losses and burstiness of acknowledgements.
@@ -27,6 +28,9 @@ pub(super) struct Model {
     background: f64,
     limited: bool,
     aggregation: Aggregation,
+    movement: Movement,
+    /// Every packet of the last round waited: [`Self::has_queue`] at its end.
+    was_queued: bool,
 }
 
 /// Statistics of one round.
@@ -117,6 +121,7 @@ impl Model {
             let share = self.round.lost as f64 / all as f64;
             self.background += (share.min(MAX_BACKGROUND) - self.background) / 8.0;
         }
+        self.was_queued = self.has_queue();
         self.round = Round::default();
         self.round_end = self.delivered;
         let aggregation = &mut self.aggregation;
@@ -124,6 +129,13 @@ impl Model {
         if aggregation.rounds >= AGGREGATION_ROUNDS {
             aggregation.rounds = 0;
             aggregation.extra = [0, aggregation.extra[0]];
+        }
+    }
+
+    /// Notes that the path has just had the rate of the round that ends.
+    pub(super) fn note_rate(&mut self, now: Instant) {
+        if !self.limited {
+            self.movement.note(now, self.round.rate);
         }
     }
 
@@ -199,6 +211,17 @@ impl Model {
     pub(super) fn has_queue(&self) -> bool {
         let own = self.min_rtt();
         self.round.count >= QUEUE_SAMPLES && self.round.shortest > own + own / 4
+    }
+
+    /// Tells whether a path whose rate varies has become faster: the queue of the last round is
+    /// gone in the one that ends, although as much was sent.
+    pub(super) fn has_risen(&self) -> bool {
+        self.is_moving() && self.was_queued && !self.has_queue()
+    }
+
+    /// Tells whether the path's rate varies a lot, as over radio.
+    pub(super) fn is_moving(&self) -> bool {
+        self.movement.is_wide()
     }
 
     /// Tells whether the mean round-trip time of the round that ends is at most so much of that of
