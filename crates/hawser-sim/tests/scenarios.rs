@@ -59,7 +59,7 @@ fn what_hunts_have_found_gives_the_committed_table_over_the_default_transport() 
         table: include_str!("hunt_auto.txt"),
         file: "hunt_auto.txt",
         causes: include_str!("hunt_auto_causes.txt"),
-        broken: 4,
+        broken: 5,
     };
     assert_hunt(TransportChoice::Auto, &expected);
 }
