@@ -5,13 +5,15 @@
 //!
 //! The way of a datagram that comes: `receiver` reads a socket, `keyed_endpoints` finds the
 //! endpoint of its key, `keyed_endpoint` opens it and hands the packet to the association, and
-//! `handle` wakes the reader of its messages. The way of one that leaves: `handle` changes an
-//! association, `keyed_endpoint` gathers its packets, and `socket` seals and sends them in trains.
+//! `handle` wakes the reader of its messages; `arrivals` hands on packets of a tunnel. The way of
+//! one that leaves: `handle` changes an association, `keyed_endpoint` gathers its packets, and
+//! `socket` seals and sends them in trains.
 //!
 //! Locks, in the order in which they are taken: the places; the table of endpoints, for a look-up
 //! alone; one endpoint, with its associations; and, under that, the outbox of a socket or the
 //! timers.
 
+mod arrivals;
 mod entry;
 mod handle;
 mod keyed_endpoint;

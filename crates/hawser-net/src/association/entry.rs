@@ -10,6 +10,8 @@ use hawser_tunnel::{HostEnd, ReceiverConfig, SenderConfig};
 use hawser_types::{ByteCount, Instant};
 use tokio::sync::Notify;
 
+use super::arrivals::Arrivals;
+
 /// An association, and what its users know of it.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -36,8 +38,8 @@ pub(super) struct Entry {
     /// Packets that the tunnel has handed on, and their bytes.
     arrived: VecDeque<Bytes>,
     arrived_bytes: usize,
-    /// Packets have arrived, or none come any more.
-    pub(super) packets: Arc<Notify>,
+    /// Where they go.
+    pub(super) arrivals: Arc<Arrivals>,
 }
 
 impl Entry {
@@ -58,7 +60,7 @@ impl Entry {
             tunnel: None,
             arrived: VecDeque::new(),
             arrived_bytes: 0,
-            packets: Arc::new(Notify::new()),
+            arrivals: Arc::new(Arrivals::new()),
         }
     }
 
@@ -89,11 +91,10 @@ impl Entry {
         }
     }
 
-    /// Takes the packets that have arrived; `false` if none come any more.
-    pub(super) fn take_packets(&mut self, packets: &mut Vec<Bytes>) -> bool {
+    /// Takes the packets that have arrived.
+    pub(super) fn take_packets(&mut self, packets: &mut Vec<Bytes>) {
         self.arrived_bytes = 0;
         packets.extend(self.arrived.drain(..));
-        !packets.is_empty() || !self.is_over()
     }
 
     /// Returns the next datagram that leaves.
@@ -104,13 +105,13 @@ impl Entry {
         }
     }
 
-    /// Moves what has come for the tunnel. Returns true if packets wait for their reader.
-    pub(super) fn receive_packets(&mut self, now: Instant) -> bool {
+    /// Moves what has come for the tunnel. Returns how many packets are to be handed on.
+    pub(super) fn receive_packets(&mut self, now: Instant) -> usize {
         if self.tunnel.is_none() && self.association.has_placed() {
             self.tunnel = Some(new_tunnel(self.side, self.seed, self.packet_policy));
         }
         let Some(tunnel) = &mut self.tunnel else {
-            return false;
+            return 0;
         };
         tunnel.handle_received(now, &mut self.association);
         while let Some(delivery) = tunnel.poll_delivery() {
@@ -120,7 +121,7 @@ impl Entry {
                 self.arrived.push_back(delivery.packet);
             }
         }
-        !self.arrived.is_empty()
+        self.arrived.len()
     }
 
     pub(super) fn tunnel_stats(&self) -> TunnelStats {

@@ -19,6 +19,7 @@ use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
 
+use super::arrivals::{Arrivals, PacketTaker};
 use super::entry::Entry;
 use super::keyed_endpoint::KeyedEndpoint;
 use super::keyed_endpoints::KeyedEndpoints;
@@ -157,22 +158,25 @@ impl AssociationHandle {
         self.change(|entry, now| entry.send_packets(now, packets))
     }
 
-    /// Waits for packets of the peer's tunnel and puts all that have come behind `packets`; `false`
-    /// when none come any more. For one task at a time.
-    pub async fn receive_packets(&self, packets: &mut Vec<Bytes>) -> bool {
-        let arrived = self.look(|entry| Arc::clone(&entry.packets));
-        let Some(arrived) = arrived else {
-            return false;
+    /// Hands packets of the peer's tunnel to `taker` until none come any more: here, or a few on
+    /// the thread that has brought them. No lock is held meanwhile. For one task at a time.
+    pub(crate) async fn hand_packets_to(&self, taker: Arc<PacketTaker>) {
+        let Some(arrivals) = self.look(|entry| Arc::clone(&entry.arrivals)) else {
+            return;
         };
+        let _taking = Taking::begin(&arrivals, taker);
+        let mut batches = 0_u32;
         loop {
-            let taken = self
-                .endpoint
-                .adjust(self.id, |entry| entry.take_packets(packets));
-            let goes_on = taken.unwrap_or(false);
-            if !goes_on || !packets.is_empty() {
-                return goes_on;
+            self.endpoint.hand_on(self.id, &arrivals);
+            if self.look(Entry::is_over).unwrap_or(true) {
+                return;
             }
-            arrived.notified().await;
+            arrivals.changed.notified().await;
+            batches = batches.wrapping_add(1);
+            if batches.is_multiple_of(TURN) {
+                // Of a flood, others on this thread have their turn as well.
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -300,6 +304,22 @@ impl Drop for AssociationHandle {
     }
 }
 
+/// Packets go to a taker while this lives.
+struct Taking<'a>(&'a Arrivals);
+
+impl<'a> Taking<'a> {
+    fn begin(arrivals: &'a Arrivals, taker: Arc<PacketTaker>) -> Self {
+        arrivals.set_taker(Some(taker));
+        Self(arrivals)
+    }
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.0.set_taker(None);
+    }
+}
+
 /// The flows of a tunnel at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct TunnelFlows {
@@ -348,3 +368,6 @@ impl Drop for Expected {
         self.endpoints.give_up(&self.endpoint);
     }
 }
+
+/// Batches of packets that are handed on before others on the thread have their turn.
+const TURN: u32 = 16;

@@ -19,6 +19,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
+use super::arrivals::Arrivals;
 use super::entry::Entry;
 use super::outlet::{Outlet, Sockets};
 use super::seal::Seal;
@@ -271,9 +272,22 @@ impl KeyedEndpoint {
                 touched.push(id);
             }
         }
-        for id in touched {
-            self.pump(&mut state, now, id);
+        let settle = |id| Some((id, self.settle(&mut state, now, id)?));
+        let few: SmallVec<[_; 1]> = touched.into_iter().filter_map(settle).collect();
+        drop(state);
+        for (id, arrivals) in few {
+            self.hand_on(id, &arrivals);
         }
+    }
+
+    /// Hands on the packets that have come over an association, under no lock of this.
+    pub(super) fn hand_on(&self, id: AssociationId, arrivals: &Arrivals) {
+        arrivals.hand_on(|packets| {
+            let mut state = self.lock();
+            if let Some(entry) = state.associations.get_mut(&id) {
+                entry.take_packets(packets);
+            }
+        });
     }
 
     /// Returns the association that a packet has changed.
@@ -344,15 +358,6 @@ impl KeyedEndpoint {
         Some(answer)
     }
 
-    /// Changes an association in a way from which nothing follows; `None` if it is not there.
-    pub(super) fn adjust<R>(
-        &self,
-        id: AssociationId,
-        adjust: impl FnOnce(&mut Entry) -> R,
-    ) -> Option<R> {
-        self.lock().associations.get_mut(&id).map(adjust)
-    }
-
     /// Ends an association at once, if it is not over yet, and forgets it.
     pub(super) fn release(&self, id: AssociationId) {
         self.drop_association(&mut self.lock(), clock::now(), id);
@@ -387,15 +392,24 @@ impl KeyedEndpoint {
         state.endpoint.forget(id);
     }
 
-    /// Sends what an association has to send, takes what it has to tell, and notes when it is to be
-    /// told of the time. To be called after whatever changes it.
+    /// Settles what follows from a change, and leaves all packets that have come to their task.
     fn pump(&self, state: &mut State, now: Instant, id: AssociationId) {
-        state.take_from(now, id);
+        if let Some(arrivals) = self.settle(state, now, id) {
+            arrivals.changed.notify_one();
+        }
+    }
+
+    /// Sends what an association has to send, takes what it has to tell, and notes when it is to be
+    /// told of the time. To be called after whatever changes it. Returns where packets that have
+    /// come are to be handed on, if they are few; more are left to their task.
+    fn settle(&self, state: &mut State, now: Instant, id: AssociationId) -> Option<Arc<Arrivals>> {
+        let arrivals = state.take_from(now, id);
         if let Some(entry) = state.associations.get_mut(&id) {
             let timer = entry.poll_timeout();
             let before = std::mem::replace(&mut entry.timer, timer);
             self.timers.set((self.id, id), before, timer);
         }
+        arrivals
     }
 
     fn lock(&self) -> Locked<'_> {
@@ -415,11 +429,10 @@ impl State {
         changed
     }
 
-    fn take_from(&mut self, now: Instant, id: AssociationId) {
-        let Some(entry) = self.associations.get_mut(&id) else {
-            return;
-        };
-        let has_packets = entry.receive_packets(now);
+    /// Takes what an association has to send and to tell; see [`KeyedEndpoint::settle`].
+    fn take_from(&mut self, now: Instant, id: AssociationId) -> Option<Arc<Arrivals>> {
+        let entry = self.associations.get_mut(&id)?;
+        let arrived = entry.receive_packets(now);
         while let Some(transmit) = entry.poll_transmit(now) {
             self.outlet.send(now, &transmit);
         }
@@ -442,9 +455,12 @@ impl State {
         if entry.take_room() || has_changed {
             entry.changed.notify_waiters();
         }
-        if has_packets || has_changed {
-            entry.packets.notify_one();
+        // It may be over. And the socket would overflow while many are handed on.
+        let arrivals = &entry.arrivals;
+        if has_changed || arrived > FEW {
+            arrivals.changed.notify_one();
         }
+        (1..=FEW).contains(&arrived).then(|| arrivals.clone())
     }
 }
 
@@ -477,6 +493,9 @@ impl Drop for Locked<'_> {
 const EXPECTED: ByteCount = ByteCount::from_kib(16);
 /// Memory of an association without data: its paths, streams and tables.
 const STANDING: ByteCount = ByteCount::from_kib(32);
+
+/// Packets of a tunnel that are handed on by the thread that has brought them.
+const FEW: usize = 4;
 
 /// Associations without a seal that the application has not taken yet; what comes beyond is ended
 /// at once.

@@ -168,18 +168,12 @@ impl Packets {
 
 /// Hands on what the peer sends over an association, until that is over.
 pub(super) async fn receive(tunnels: Weak<Packets>, channel: Arc<AssociationChannel>) {
-    let (mut packets, mut batches) = (Vec::new(), 0_u32);
-    while channel.association.receive_packets(&mut packets).await {
-        let Some(tunnels) = tunnels.upgrade() else {
-            return;
-        };
-        tunnels.hand_on(&mut packets);
-        batches = batches.wrapping_add(1);
-        if batches.is_multiple_of(TURN) {
-            // Of a flood, others on this thread have their turn as well.
-            tokio::task::yield_now().await;
+    let taker = move |packets: &mut Vec<Bytes>| {
+        if let Some(tunnels) = tunnels.upgrade() {
+            tunnels.hand_on(packets);
         }
-    }
+    };
+    channel.association.hand_packets_to(Arc::new(taker)).await;
 }
 
 /// A tunnel's place among those of its session, until this is dropped.
@@ -207,6 +201,3 @@ impl Drop for PacketPlace {
         self.tunnels.unregister(&self.sink);
     }
 }
-
-/// Batches of packets that are handed on before others on the thread have their turn.
-const TURN: u32 = 16;

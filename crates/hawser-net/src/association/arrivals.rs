@@ -1,0 +1,171 @@
+//! Hands on packets of the peer's tunnel.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+/// Takes packets out of the vector. It must not wait.
+pub(crate) type PacketTaker = dyn Fn(&mut Vec<Bytes>) + Send + Sync;
+
+/// Where packets of one association go.
+///
+/// Whoever has brought a few packets hands them on at once, so that a packet that arrives at an
+/// idle tunnel needs no other thread; more are left to a task. One thread at a time does either,
+/// which keeps their order. No lock is held that the taker might need: it may send packets over the
+/// same association.
+pub(super) struct Arrivals {
+    /// Packets wait that nobody hands on, or none come any more.
+    pub(super) changed: Notify,
+    turn: AtomicU8,
+    taker: Mutex<Option<Arc<PacketTaker>>>,
+    /// Memory of the last batch.
+    batch: Mutex<Vec<Bytes>>,
+}
+
+impl Arrivals {
+    pub(super) fn new() -> Self {
+        Self {
+            changed: Notify::new(),
+            turn: AtomicU8::new(IDLE),
+            taker: Mutex::default(),
+            batch: Mutex::default(),
+        }
+    }
+
+    /// Packets go to `taker` from now on; `None`: they wait.
+    pub(super) fn set_taker(&self, taker: Option<Arc<PacketTaker>>) {
+        *self.taker.lock().unwrap_or_else(PoisonError::into_inner) = taker;
+    }
+
+    /// Hands on what `take` puts into its argument: all packets that wait. Where another thread
+    /// does so, it looks once more.
+    pub(super) fn hand_on(&self, take: impl Fn(&mut Vec<Bytes>)) {
+        let Some(taker) = self.taker() else {
+            return;
+        };
+        if !self.begin() {
+            return;
+        }
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..MAX_ROUNDS {
+            take(&mut batch);
+            if !batch.is_empty() {
+                taker(&mut batch);
+                batch.clear();
+            }
+            if self.end() {
+                return;
+            }
+        }
+        // Others on this thread have their turn as well.
+        self.turn.store(IDLE, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    fn taker(&self) -> Option<Arc<PacketTaker>> {
+        let taker = self.taker.lock();
+        taker.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns whether it is the turn of this thread; otherwise the one whose turn it is looks
+    /// again.
+    fn begin(&self) -> bool {
+        let next = |turn| Some(if turn == IDLE { BUSY } else { AGAIN });
+        let before = self
+            .turn
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        before == Ok(IDLE)
+    }
+
+    /// Returns whether the turn is over: no other thread has brought something meanwhile.
+    fn end(&self) -> bool {
+        let next = |turn| Some(if turn == AGAIN { BUSY } else { IDLE });
+        let before = self
+            .turn
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        before == Ok(BUSY)
+    }
+}
+
+impl fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Arrivals")
+    }
+}
+
+/// Nobody hands packets on.
+const IDLE: u8 = 0;
+/// A thread does.
+const BUSY: u8 = 1;
+/// It has to look again before it ends.
+const AGAIN: u8 = 2;
+/// Rounds in a row of one thread while others bring more.
+const MAX_ROUNDS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Weak;
+
+    use super::*;
+
+    fn packet(number: usize) -> Bytes {
+        Bytes::copy_from_slice(&number.to_be_bytes())
+    }
+
+    #[test]
+    fn packets_of_several_threads_are_handed_on_once_and_in_the_order_of_the_queue() {
+        const EACH: usize = 5000;
+        let (arrivals, queue) = (Arrivals::new(), Mutex::new((0, VecDeque::new())));
+        let handed_on = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&handed_on);
+        arrivals.set_taker(Some(Arc::new(move |batch: &mut Vec<Bytes>| {
+            taken.lock().unwrap().append(batch);
+        })));
+        let take = |batch: &mut Vec<Bytes>| batch.extend(queue.lock().unwrap().1.drain(..));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        {
+                            let mut queue = queue.lock().unwrap();
+                            let number = queue.0;
+                            queue.1.push_back(packet(number));
+                            queue.0 += 1;
+                        }
+                        arrivals.hand_on(take);
+                    }
+                });
+            }
+        });
+        // What is left after the last round is for the task that was told.
+        arrivals.hand_on(take);
+        let expected: Vec<_> = (0..4 * EACH).map(packet).collect();
+        assert_eq!(*handed_on.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_taker_that_brings_packets_itself_is_called_again_after_it_returns() {
+        let arrivals = Arc::new(Arrivals::new());
+        let queue = Arc::new(Mutex::new(vec![packet(1)]));
+        let (own, of_taker): (Weak<Arrivals>, _) = (Arc::downgrade(&arrivals), Arc::clone(&queue));
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let counted = Arc::clone(&calls);
+        arrivals.set_taker(Some(Arc::new(move |batch: &mut Vec<Bytes>| {
+            counted.lock().unwrap().push(batch.clone());
+            if batch[0] == packet(1) {
+                of_taker.lock().unwrap().push(packet(2));
+                let queue = Arc::clone(&of_taker);
+                let arrivals = own.upgrade().unwrap();
+                arrivals.hand_on(move |more| more.append(&mut queue.lock().unwrap()));
+                assert_eq!(counted.lock().unwrap().len(), 1);
+            }
+        })));
+        arrivals.hand_on(|batch| batch.append(&mut queue.lock().unwrap()));
+        let expected = [vec![packet(1)], vec![packet(2)]];
+        assert_eq!(*calls.lock().unwrap(), expected);
+    }
+}
