@@ -10,6 +10,7 @@ mod setup;
 mod toml_file;
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -49,11 +50,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// Threads that tasks run on; `None` lets the runtime choose one for each processor.
+///
+/// Where there are two processors, `run --tun` takes one thread. The other processor is for the
+/// program whose packets it carries, and a second thread would do little but wait for the first.
+fn threads_for(command: &Command) -> Option<usize> {
+    let Command::Run(run) = command else {
+        return None;
+    };
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (run.tun && processors <= 2).then_some(1)
+}
+
 fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
     setup::raise_open_files();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads_for(&command) {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().build()?;
     let result = runtime.block_on(async {
         kill_switch::join(&command).await;
         let done = match command {
