@@ -1,7 +1,9 @@
 //! A gateway that carries packets, and a machine whose packets, or those of its hosts, it carries.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use hawser_types::SignalStrength;
@@ -107,6 +109,15 @@ impl<'a> Captured<'a> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// `program` of the client host with its connections taken by the hook of connect(2); arguments
+    /// may follow. It has a session of its own.
+    pub(crate) fn hooked(&self, program: impl AsRef<OsStr>) -> Result<Command, StepError> {
+        let mut run = self.programs.command(self.bench.lab().client())?;
+        run.arg("--state").arg(&self.state);
+        run.args(["run", "--via", "kernel", "--"]).arg(program);
+        Ok(run)
     }
 
     /// Tells Hawser the strength of a link's signal, in place of a radio.

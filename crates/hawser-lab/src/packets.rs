@@ -1,5 +1,6 @@
 //! Packets over all links: iperf3, QUIC and ping by `hawser run --tun`, beside each link alone.
 
+mod forwarded;
 mod policies;
 mod quic;
 mod stage;

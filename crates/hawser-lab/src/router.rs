@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use self::hosts::{Hosts, host};
+pub(crate) use self::hosts::{Hosts, host};
 use self::report::{Load, RouterReport, ShareRow};
 use self::work::{Asked, Servers, ask_names, call, download};
 use crate::captured::{Capture, Captured, Setup};

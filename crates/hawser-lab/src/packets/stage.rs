@@ -157,18 +157,8 @@ impl<'a> Stage<'a> {
         echoes
     }
 
-    /// What iperf3 reports. Its server takes one client at a time, and refuses the next one while
-    /// it still waits for the end of the last, so that one asks again.
     fn iperf3(&self, way: Way, arguments: &[String], seconds: u64) -> Result<String, StepError> {
-        let mut text = self.output(way, "iperf3", arguments, seconds)?;
-        for _ in 1..ATTEMPTS {
-            if !tools::is_refused(&text) {
-                break;
-            }
-            std::thread::sleep(BETWEEN);
-            text = self.output(way, "iperf3", arguments, seconds)?;
-        }
-        Ok(text)
+        ask_iperf3(|| self.output(way, "iperf3", arguments, seconds))
     }
 
     /// What a program at the client prints, which lasts about so many seconds.
@@ -230,6 +220,20 @@ fn ping(seconds: u64) -> Vec<String> {
     ]
     .map(str::to_owned)
     .into()
+}
+
+/// What iperf3 reports. Its server takes one client at a time, and refuses the next one while it
+/// still waits for the end of the last, so that one asks again.
+pub(super) fn ask_iperf3(ask: impl Fn() -> Result<String, StepError>) -> Result<String, StepError> {
+    let mut text = ask()?;
+    for _ in 1..ATTEMPTS {
+        if !tools::is_refused(&text) {
+            break;
+        }
+        std::thread::sleep(BETWEEN);
+        text = ask()?;
+    }
+    Ok(text)
 }
 
 pub(super) fn unreadable(program: &str, text: &str) -> StepError {

@@ -1,4 +1,5 @@
 //! Packets over a cable without limits: what a tunnel can carry, and what that costs.
+// long: options, flows, rows and verdicts of one experiment.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::cells;
+use super::forwarded::{self, StreamRow};
 use super::stage::{self, PAYLOAD, Stage};
 use super::tools;
 use super::wireguard::{FAR_END, WireGuard};
@@ -35,6 +37,9 @@ pub(crate) struct UnshapedOptions {
     /// Payload that flows of UDP offer, in Mbit/s
     #[arg(long, default_value_t = 4000)]
     mbps: u64,
+    /// Only TCP as streams: of a host behind the router, and of a program of the router
+    #[arg(long)]
+    only_forwarded: bool,
     /// A WireGuard in user space to measure beside, such as wireguard-go or boringtun-cli
     #[arg(long, value_name = "PROGRAM")]
     wireguard: Option<PathBuf>,
@@ -50,6 +55,7 @@ pub(crate) struct UnshapedPackets {
     verdicts: Vec<Verdict>,
     flows: Vec<FlowRow>,
     pings: Vec<PingRow>,
+    streams: Vec<StreamRow>,
     failures: Vec<String>,
 }
 
@@ -105,7 +111,6 @@ pub(crate) fn run(
     folder: &Path,
 ) -> anyhow::Result<UnshapedPackets> {
     std::fs::create_dir_all(folder)?;
-    let bench = Bench::new(Lab::unshaped(1)?, folder)?;
     let mut report = UnshapedPackets {
         head: Head::new("packets-unshaped", "cable"),
         span_seconds: options.seconds,
@@ -113,8 +118,29 @@ pub(crate) fn run(
         verdicts: Vec::new(),
         flows: Vec::new(),
         pings: Vec::new(),
+        streams: Vec::new(),
         failures: Vec::new(),
     };
+    if !options.only_forwarded {
+        packets(options, programs, folder, &mut report)?;
+    }
+    let (seconds, repeat) = (options.seconds, options.repeat);
+    match forwarded::measure(seconds, repeat, programs, &folder.join("forwarded")) {
+        Ok(rows) => report.streams = rows,
+        Err(error) => report.failures.push(format!("forwarded TCP: {error:#}")),
+    }
+    report.verdicts = report.judge();
+    Ok(report)
+}
+
+/// Measures packets, by each carrier.
+fn packets(
+    options: &UnshapedOptions,
+    programs: &Programs,
+    folder: &Path,
+    report: &mut UnshapedPackets,
+) -> anyhow::Result<()> {
+    let bench = Bench::new(Lab::unshaped(1)?, folder)?;
     let stage = Box::new(Stage::new(&bench, programs)?);
     let mut carriers = vec![Carrier::Cable, Carrier::Hawser(stage)];
     let mut servers = vec![server(&bench, SERVER)?];
@@ -134,7 +160,7 @@ pub(crate) fn run(
     };
     for flow in [Flow::Tcp, Flow::Udp] {
         for direction in [Direction::Put, Direction::Get] {
-            measurement.flows(&carriers, flow, direction, &mut report);
+            measurement.flows(&carriers, flow, direction, report);
         }
     }
     for carrier in &carriers {
@@ -145,8 +171,7 @@ pub(crate) fn run(
                 .push(format!("{} ping: {error}", carrier.name())),
         }
     }
-    report.verdicts = report.judge();
-    Ok(report)
+    Ok(())
 }
 
 struct Measurement<'a> {
@@ -366,6 +391,7 @@ impl UnshapedPackets {
             let above = (own.median - cable.median) * 1e3;
             verdicts.push(Verdict::new(what, above, Asked::AtMost(0.3)));
         }
+        verdicts.extend(forwarded::judge(&self.streams));
         verdicts
     }
 }
@@ -413,6 +439,7 @@ impl Findings for UnshapedPackets {
                 &millis(|it| it.max),
             ]));
         }
+        rows.extend(forwarded::lines(&self.streams));
         self.head.title(&title) + &aligned(&rows)
     }
 

@@ -9,7 +9,7 @@ use crate::topology::{Lab, SERVER};
 
 /// The hosts, in order.
 #[derive(Debug)]
-pub(super) struct Hosts {
+pub(crate) struct Hosts {
     hosts: Vec<NetNs>,
     /// What they are plugged into. It has a network of its own: where `br_netfilter` is loaded, a
     /// bridge shows its frames to the rules of its network, and TPROXY does not work.
@@ -17,8 +17,8 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Plugs in so many.
-    pub(super) fn new(lab: &Lab, count: u8) -> anyhow::Result<Self> {
+    /// Plugs in so many, one at least.
+    pub(crate) fn new(lab: &Lab, count: u8) -> anyhow::Result<Self> {
         let switch = NetNs::create()?;
         let router = [
             format!(
@@ -65,6 +65,11 @@ impl Hosts {
         })
     }
 
+    /// The first one; there is one at least.
+    pub(crate) fn first(&self) -> &NetNs {
+        &self.hosts[0]
+    }
+
     /// Each with its number, from 1.
     pub(super) fn each(&self) -> impl Iterator<Item = (u8, &NetNs)> {
         (1..).zip(&self.hosts)
@@ -72,7 +77,7 @@ impl Hosts {
 }
 
 /// The address of a host; 0 is the router.
-pub(super) fn host(number: u8) -> Ipv4Addr {
+pub(crate) fn host(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 77, number + 1)
 }
 
