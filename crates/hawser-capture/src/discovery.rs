@@ -1,6 +1,7 @@
 //! Capability in the handshake: which servers can bond is found out with the SYN.
 
 mod learnt;
+mod listeners;
 mod middleboxes;
 mod options;
 
@@ -8,10 +9,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{CgroupAttachMode, Program, SchedClassifier, SockOps, TcAttachType, tc};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use hawser_types::LinkIndex;
@@ -33,7 +34,8 @@ pub use options::{Announcement, Bonds, FrontedPort};
 /// namespace, and do nothing until they are told to. Whatever goes wrong with them, the connection
 /// is made without the option. Nothing is pinned: all ends when this is dropped.
 ///
-/// A listener answers if its port was among those of [`Self::set_fronted`] at `listen(2)`.
+/// A listener answers if its port was among those of [`Self::set_fronted`] at `listen(2)`, or at
+/// [`Self::reach_listeners`].
 #[derive(Debug)]
 pub struct Discovery {
     /// The loaded programs and their attachments.
@@ -49,6 +51,8 @@ struct Tables {
     sockets: HashMap<MapData, u64, u32>,
     avoided: HashMap<MapData, AvoidedKey, u64>,
     fronted: HashMap<MapData, u32, FrontedRow>,
+    /// The same for a program that is made later.
+    fronted_table: OwnedFd,
     tally: PerCpuArray<MapData, u64>,
 }
 
@@ -182,6 +186,12 @@ impl Discovery {
         replace(&mut self.tables.fronted, rows.into_iter())
     }
 
+    /// Has those listeners answer, too, that were there before their ports were set. Needs Linux
+    /// 6.12; elsewhere their services have to be started again.
+    pub fn reach_listeners(&self) -> Result<(), CaptureError> {
+        listeners::switch_on(self.tables.fronted_table.as_fd())
+    }
+
     /// Diverts what [`Bonds::Diverted`] says on this interface too, until this is dropped.
     pub fn divert_on(&mut self, interface: &str) -> Result<(), CaptureError> {
         if !has_tcx() {
@@ -220,12 +230,18 @@ impl Discovery {
 
 impl Tables {
     fn of(programs: &mut Ebpf) -> Result<Self, CaptureError> {
+        let fronted = take(programs, "FRONTED")?;
+        let Map::HashMap(table) = &fronted else {
+            return Err(CaptureError::Refused("FRONTED is no hash table".to_owned()));
+        };
+        let fronted_table = table.fd().as_fd().try_clone_to_owned();
         Ok(Self {
+            fronted_table: fronted_table.map_err(CaptureError::system("a table"))?,
             announcing: Array::try_from(take(programs, "ANNOUNCING")?)?,
             destinations: HashMap::try_from(take(programs, "DESTINATIONS")?)?,
             sockets: HashMap::try_from(take(programs, "SOCKETS")?)?,
             avoided: HashMap::try_from(take(programs, "AVOIDED")?)?,
-            fronted: HashMap::try_from(take(programs, "FRONTED")?)?,
+            fronted: HashMap::try_from(fronted)?,
             tally: PerCpuArray::try_from(take(programs, "TALLY")?)?,
         })
     }

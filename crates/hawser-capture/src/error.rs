@@ -43,6 +43,12 @@ pub enum CaptureError {
          CONFIG_CGROUP_BPF), or not without CAP_PERFMON: {0}"
     )]
     NoHeaderOptions(String),
+    /// The kernel can't switch on callbacks of listeners that are there already.
+    #[error(
+        "this kernel can't have listeners answer that are older than Hawser (Linux 6.12, \
+         CONFIG_DEBUG_INFO_BTF): {0}"
+    )]
+    NoIterator(String),
     /// A TCP option cannot say this.
     #[error(transparent)]
     Option(#[from] SynOptionError),

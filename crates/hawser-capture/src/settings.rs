@@ -133,10 +133,11 @@ pub(crate) const fn policy_number(policy: ConnectionPolicy) -> u32 {
 }
 
 impl From<GatewayUse> for Unruled {
-    /// With a gateway, the redirect's target decides for each connection.
+    /// With a gateway, the redirect's target decides for each connection; with one that is for
+    /// nothing, peers count as they do without.
     fn from(usage: GatewayUse) -> Self {
         match usage {
-            GatewayUse::Never => Self::Direct,
+            GatewayUse::Never => Self::Peers,
             GatewayUse::Always | GatewayUse::Auto => Self::Bonded,
         }
     }

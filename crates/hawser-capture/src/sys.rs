@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -141,3 +141,84 @@ pub(crate) fn monotonic_nanos() -> u64 {
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
 }
+
+/// An instruction of a program in the kernel: code, registers (source << 4 | destination), offset
+/// and immediate value.
+///
+/// Source: RFC 9669 §3.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Instruction(pub(crate) u8, pub(crate) u8, pub(crate) i16, pub(crate) i32);
+
+/// Runs a program once for each TCP socket of the caller's network namespace. `function` is the
+/// kernel's number of the type of its iterators.
+///
+/// Source: the kernel's `Documentation/bpf/bpf_iterators.rst` and `union bpf_attr`.
+pub(crate) fn for_each_tcp_socket(program: &[Instruction], function: u32) -> io::Result<()> {
+    let load = LoadProgram {
+        kind: PROGRAM_TRACING,
+        count: u32::try_from(program.len()).unwrap_or(u32::MAX),
+        program: program.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        attached_as: ATTACHED_AS_ITERATOR,
+        function,
+        ..LoadProgram::default()
+    };
+    let program = bpf(COMMAND_LOAD, &load)?;
+    let program = program.as_raw_fd().unsigned_abs();
+    let link = bpf(
+        COMMAND_LINK,
+        &[program, 0, ATTACHED_AS_ITERATOR, 0, 0, 0, 0, 0],
+    )?;
+    let iterator = bpf(COMMAND_ITERATE, &[link.as_raw_fd().unsigned_abs(), 0])?;
+    // It works as it is read, and says nothing.
+    io::copy(&mut File::from(iterator), &mut io::sink())?;
+    Ok(())
+}
+
+/// Makes a system call whose result is a descriptor.
+fn bpf<A>(command: libc::c_int, attributes: &A) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads `size_of::<A>()` bytes of attributes that are plain numbers without
+    // gaps; the addresses in them are of values that live until the call returns.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_ref(attributes),
+            size_of::<A>(),
+        )
+    };
+    match RawFd::try_from(result) {
+        // SAFETY: these commands return a new descriptor, which nobody else owns.
+        Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Attributes of the command that loads a program.
+#[derive(Default)]
+#[repr(C)]
+struct LoadProgram {
+    kind: u32,
+    count: u32,
+    program: u64,
+    license: u64,
+    log: [u32; 4],
+    version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attached_as: u32,
+    types: [u32; 2],
+    functions: [u32; 4],
+    lines: [u32; 3],
+    function: u32,
+    of_program: u32,
+    unused: u32,
+}
+
+const COMMAND_LOAD: libc::c_int = 5;
+const COMMAND_LINK: libc::c_int = 28;
+const COMMAND_ITERATE: libc::c_int = 33;
+const PROGRAM_TRACING: u32 = 26;
+const ATTACHED_AS_ITERATOR: u32 = 28;

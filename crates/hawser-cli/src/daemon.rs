@@ -11,6 +11,7 @@ mod events;
 mod far_reasons;
 pub(crate) mod gateway;
 mod guard;
+pub(crate) mod handshake;
 mod link_books;
 mod lock;
 mod meter;

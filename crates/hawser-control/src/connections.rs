@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use hawser_types::{ByteCount, LinkIndex, Rate};
@@ -28,8 +28,39 @@ pub struct ConnectionsStatus {
     /// Servers that connections go to without a session although they were seen to have Hawser.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_bonded: Vec<NotBondedStatus>,
+    /// Servers that were found to have Hawser, although this machine has not enrolled with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub discovered: Vec<DiscoveredStatus>,
+    /// Where handshakes do not ask for Hawser, since the option does not get through; 20 at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_asked: Vec<NotAskedStatus>,
     /// The links that connections may be placed on.
     pub links: Vec<PlacingStatus>,
+}
+
+/// A server that was found to have Hawser, and that sessions are begun with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiscoveredStatus {
+    /// Its address and port.
+    pub server: SocketAddr,
+    /// Its key.
+    pub key: String,
+    /// What has shown it: its `handshake`, or a `probe`.
+    pub by: String,
+    /// True if connections go over a session with it now.
+    pub is_bonded: bool,
+}
+
+/// A place where handshakes do not ask for Hawser.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotAskedStatus {
+    /// The link; none for connections that are bound to none.
+    pub link: Option<String>,
+    /// The destination; none for all of them.
+    pub destination: Option<IpAddr>,
+    /// Time until they ask again.
+    #[serde(rename = "left_ms", with = "crate::units::milliseconds")]
+    pub left: Duration,
 }
 
 /// A server that connections go to without a session although it was seen to have Hawser.

@@ -36,7 +36,10 @@ mod words;
 pub use all_sessions::AllSessions;
 pub use changes::{changes_between, policy_changes};
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, decode, encode, encode_response};
-pub use connections::{ConnectionsStatus, GatewayStatus, NotBondedStatus, PlacingStatus};
+pub use connections::{
+    ConnectionsStatus, DiscoveredStatus, GatewayStatus, NotAskedStatus, NotBondedStatus,
+    PlacingStatus,
+};
 pub use directory::{BindingStatus, ContactStatus, DirectoryStatus, RegistrationStatus};
 pub use event::{Change, Event};
 pub use event_log::EventLog;

@@ -462,6 +462,7 @@ impl Director {
         let ago = |at: Option<Instant>| at.map(|at| now.since(at));
         LinkReport {
             link: Arc::clone(link),
+            network: record.network().map(str::to_owned),
             up,
             down,
             counts_for,

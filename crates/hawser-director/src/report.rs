@@ -52,6 +52,8 @@ impl DirectorReport {
 pub struct LinkReport {
     /// The link.
     pub link: Arc<Link>,
+    /// What tells the network that it is attached to from others; `None` until that is known.
+    pub network: Option<String>,
     /// Rate at which it can send; zero while unknown.
     pub up: Rate,
     /// Rate at which it can receive; zero while unknown.

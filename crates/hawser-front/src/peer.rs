@@ -28,7 +28,8 @@ mod settings;
 
 pub use book::Book;
 pub use discovered::{
-    DialDiscovered, Discovered, DiscoveredServers, DiscoverySettings, NotBonded, Problem,
+    DialDiscovered, Discovered, DiscoveredServers, DiscoverySettings, FoundServer, Handshakes,
+    NotBonded, Problem,
 };
 pub use finder::PeerFinder;
 pub use meeting::ThroughGateway;

@@ -4,6 +4,7 @@
 //! one, and to one of the interface's addresses, so that rules that choose a routing table by
 //! source address apply too. An unprivileged process may do that from Linux 5.7 on.
 
+mod before_connect;
 mod datagram;
 mod error;
 mod mark;
@@ -24,6 +25,7 @@ use tokio::time::timeout;
 use crate::links::{self, Link};
 use crate::sys;
 
+pub use before_connect::{Carries, LookingAtSockets, look_at_sockets};
 pub use datagram::DatagramSocket;
 pub use error::ConnectError;
 pub use mark::{OWN_MARK, mark, mark_sockets, own_mark};
@@ -46,6 +48,8 @@ pub struct SocketOptions {
     pub max_segment: Option<u16>,
     /// Time that a connection attempt may take.
     pub connect_timeout: Duration,
+    /// Whose data the connection carries.
+    pub carries: Carries,
 }
 
 impl SocketOptions {
@@ -89,6 +93,7 @@ impl Default for SocketOptions {
             mptcp: false,
             max_segment: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            carries: Carries::default(),
         }
     }
 }
@@ -112,6 +117,7 @@ pub async fn connect_on_link(
         bind_to_link(&socket, link, remote)?;
     }
     options.apply(&socket)?;
+    before_connect::look_at(&socket, options.carries);
     let connecting = TcpSocket::from_std_stream(socket.into()).connect(remote);
     match timeout(options.connect_timeout, connecting).await {
         Ok(Ok(stream)) => Ok(stream),

@@ -42,6 +42,8 @@ type Place = (Option<LinkIndex>, Option<IpAddr>);
 struct Fault {
     until: Instant,
     span: Duration,
+    /// Something that is no answer came back, so it was not a loss.
+    is_certain: bool,
 }
 
 impl Middleboxes {
@@ -49,6 +51,36 @@ impl Middleboxes {
     pub fn may_ask(&self, now: Instant, link: Option<LinkIndex>, to: IpAddr) -> bool {
         let is_fault = |place: Place| self.faults.get(&place).is_some_and(|it| now < it.until);
         !is_fault((link, None)) && !is_fault((link, Some(to)))
+    }
+
+    /// Tells whether handshakes over these links say nothing of a destination: something on the way
+    /// alters the option, or all of them are at fault. A SYN to it that was repeated may have been
+    /// lost, and does not count.
+    pub fn is_silent(
+        &self,
+        now: Instant,
+        links: impl IntoIterator<Item = LinkIndex>,
+        to: IpAddr,
+    ) -> bool {
+        let fault = |place: Place| self.faults.get(&place).filter(|it| now < it.until);
+        let mut links = links.into_iter().map(Some).peekable();
+        links.peek().is_some()
+            && links.all(|link| {
+                let altered = fault((link, Some(to))).is_some_and(|it| it.is_certain);
+                altered || fault((link, None)).is_some()
+            })
+    }
+
+    /// Returns where there is to be no option at this time, the destinations with it and the time
+    /// that is left.
+    pub fn avoided(&self, now: Instant) -> Vec<Avoidance> {
+        let lasting = self.faults.iter().filter(|(_, fault)| now < fault.until);
+        let avoidance = |(&(link, to), fault): (&Place, &Fault)| Avoidance {
+            link,
+            to,
+            span: fault.until.since(now),
+        };
+        lasting.map(avoidance).collect()
     }
 
     /// Takes what a handshake has shown; returns what is to be avoided from now on.
@@ -61,12 +93,14 @@ impl Middleboxes {
                 self.let_through(place);
                 Vec::new()
             }
-            Outcome::Plain if self.bonding.contains_key(&learnt.to) => self.on_fault(now, place),
+            Outcome::Plain if self.bonding.contains_key(&learnt.to) => {
+                self.on_fault(now, place, true)
+            }
             Outcome::Plain => {
                 self.let_through(place);
                 Vec::new()
             }
-            Outcome::Echoed | Outcome::Unreadable(_) => self.on_fault(now, place),
+            Outcome::Echoed | Outcome::Unreadable(_) => self.on_fault(now, place, true),
             Outcome::Repeated => self.on_repeated(now, place, learnt.to.ip()),
         }
     }
@@ -84,12 +118,12 @@ impl Middleboxes {
     }
 
     fn on_repeated(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
-        let mut found = self.on_fault(now, place);
+        let mut found = self.on_fault(now, place, false);
         let in_a_row = self.in_a_row.entry(place.0).or_default();
         in_a_row.insert(to);
         if in_a_row.len() >= LINK_AT_FAULT {
             in_a_row.clear();
-            found.extend(self.on_fault(now, (place.0, None)));
+            found.extend(self.on_fault(now, (place.0, None), true));
         }
         while self.in_a_row.len() > MAX_LINKS {
             self.in_a_row.pop_first();
@@ -97,12 +131,13 @@ impl Middleboxes {
         found
     }
 
-    fn on_fault(&mut self, now: Instant, place: Place) -> Vec<Avoidance> {
+    fn on_fault(&mut self, now: Instant, place: Place, is_certain: bool) -> Vec<Avoidance> {
         let before = self.faults.get(&place).map(|fault| fault.span * 2);
         let span = before.unwrap_or(FIRST_SPAN).min(MAX_SPAN);
         let fault = Fault {
             until: now + span,
             span,
+            is_certain,
         };
         self.faults.insert(place, fault);
         limit(&mut self.faults, |fault| fault.until);
@@ -222,6 +257,24 @@ mod tests {
         assert!(boxes.may_ask(at(0), EAST, ip(200)));
         boxes.forget_link(WEST);
         assert!(boxes.may_ask(at(0), WEST, ip(5)));
+    }
+
+    #[test]
+    fn handshakes_are_silent_where_something_alters_them_and_not_after_a_loss() {
+        let mut boxes = Middleboxes::default();
+        let both = || [WEST, EAST].into_iter().flatten();
+        boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Repeated));
+        boxes.handle_learnt(at(0), &learnt(EAST, 1, Outcome::Repeated));
+        assert!(!boxes.is_silent(at(0), both(), ip(1)));
+        assert!(!boxes.is_silent(at(0), [], ip(1)));
+        boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Echoed));
+        assert!(!boxes.is_silent(at(0), both(), ip(1)));
+        boxes.handle_learnt(at(0), &learnt(EAST, 1, Outcome::Echoed));
+        assert!(boxes.is_silent(at(0), both(), ip(1)));
+        assert!(!boxes.is_silent(at(0), both(), ip(2)));
+        assert_eq!(boxes.avoided(at(0)).len(), 2);
+        assert!(boxes.avoided(at(20)).is_empty());
+        assert!(!boxes.is_silent(at(20), both(), ip(1)));
     }
 
     #[test]

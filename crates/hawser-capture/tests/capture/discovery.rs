@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use hawser_capture::{Announcement, Bonds, Outcome};
+use hawser_capture::{Announcement, Bonds, CaptureError, Discovery, Outcome};
 use hawser_wire::{Offer, OfferForm, SynOption};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -224,6 +224,45 @@ fn a_port_that_is_no_longer_fronted_answers_no_more() {
     // A destination that is to hear nothing hears nothing, also where all others do.
     meeting.client.set_destinations(&[(to, None)]).unwrap();
     assert_eq!(meeting.connect(to)[0].option(), None);
+}
+
+#[test]
+fn a_listener_that_is_older_than_the_programs_answers_too() {
+    let test = "discovery::a_listener_that_is_older_than_the_programs_answers_too";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    meeting
+        .client
+        .set_everywhere(Some(Announcement::There))
+        .unwrap();
+    let _listener = meeting.legacy();
+    let reached = move |server: &Discovery| match server.reach_listeners() {
+        Err(error @ CaptureError::NoIterator(_)) => {
+            hawser_skip::skip(&format!("capture::{test}"), &error.to_string());
+            false
+        }
+        reached => {
+            reached.unwrap();
+            true
+        }
+    };
+    for ports in [vec![], vec![fronted_port(Bonds::Refused)]] {
+        let is_fronted = !ports.is_empty();
+        let Some(_server) = meeting.ground.at_server(move || {
+            let mut server = started().unwrap();
+            server.set_fronted(&ports).unwrap();
+            reached(&server).then_some(server)
+        }) else {
+            return;
+        };
+        for to in servers() {
+            let segments = meeting.connect(to);
+            assert_usual(&segments);
+            assert_eq!(segments[1].option().is_some(), is_fronted);
+            assert_eq!(segments[2].option(), None);
+        }
+    }
 }
 
 #[test]

@@ -74,13 +74,7 @@ impl Meeting {
     ) -> (Discovery, TcpListener) {
         self.ground.at_server(move || {
             let mut server = started().unwrap();
-            let port = FrontedPort {
-                port: PORT,
-                interfaces: 3,
-                key_hint: HINT,
-                bonds,
-            };
-            server.set_fronted(&[port]).unwrap();
+            server.set_fronted(&[fronted_port(bonds)]).unwrap();
             let listener = Socket::new(Domain::IPV6, Type::STREAM, protocol).unwrap();
             listener.set_reuse_address(true).unwrap();
             let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
@@ -136,6 +130,16 @@ impl Meeting {
         self.client.announce_on(&socket, Some(says)).unwrap();
         let connected = socket.connect(&to.into());
         (socket, connected)
+    }
+}
+
+/// The port as the server fronts it.
+pub(crate) fn fronted_port(bonds: Bonds) -> FrontedPort {
+    FrontedPort {
+        port: PORT,
+        interfaces: 3,
+        key_hint: HINT,
+        bonds,
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let all = list_links().await?;
     let chosen = usable(&all, wanted);
     let mut checks = links::check(&all, &chosen, wanted, setup.config.serve.listen);
-    checks.extend(system::check());
+    checks.extend(system::check(&setup.config.serve.front.ports));
     checks.extend(kill_switch().await);
     checks.extend(agent::check(setup).await);
     checks.extend(state::check(setup, &chosen).await);

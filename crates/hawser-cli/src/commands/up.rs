@@ -27,7 +27,7 @@ use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::by_name::ByName;
 use crate::daemon::proxy::captured::Capturing;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
-use crate::daemon::proxy::discovering::discover;
+use crate::daemon::proxy::discovering::{Discovering, discover};
 use crate::daemon::proxy::lan::{LanCapture, Lans};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
@@ -230,8 +230,10 @@ impl Serving<'_> {
         });
         subject.director = Some(director.clone());
         subject.peers = peering.as_ref().map(|it| it.sessions.clone());
-        let discovered = self.discovered(&subject.choice, peering.as_ref())?;
+        let discovering = self.discovering(&director, &subject.choice, peering.as_ref())?;
+        let discovered = discovering.as_ref().map(|it| it.servers.clone());
         subject.discovered.clone_from(&discovered);
+        subject.announcing = discovering.as_ref().and_then(|it| it.announcing.clone());
         if let Some(gateway) = self.gateway {
             subject.client = Some(Arc::downgrade(&gateway.client));
             subject.peer.clone_from(&gateway.peer);
@@ -295,16 +297,20 @@ impl Serving<'_> {
     }
 
     /// Looks for Hawser on servers that this machine has not enrolled with, where that is wanted.
-    fn discovered(
+    fn discovering(
         &self,
+        director: &SharedDirector,
         choice: &Choice,
         peering: Option<&Peering>,
-    ) -> anyhow::Result<Option<DiscoveredServers>> {
+    ) -> anyhow::Result<Option<Discovering>> {
         if !self.config.up.discover {
             return Ok(None);
         }
-        let (links, rules) = ((self.links, self.rules), self.connection_rules.clone());
-        let known = peering.map(|it| it.finder.clone());
+        let links = ((self.links, self.rules), director);
+        let (rules, known) = (
+            self.connection_rules.clone(),
+            peering.map(|it| it.finder.clone()),
+        );
         discover(self.setup, &self.config.up, links, rules, (choice, known)).map(Some)
     }
 
@@ -366,6 +372,7 @@ impl Serving<'_> {
             director: director.clone(),
             rules: self.connection_rules.clone(),
             gateway: usage,
+            discovered: port.subject.discovered.clone(),
             packets: packets.as_ref().and_then(CarriedPackets::of_machine),
             names,
             reserved: self.reserved.clone(),

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use hawser_types::Rate;
 
-use super::figures::clock;
+use super::figures::{clock, span};
 use super::table::{Side, Table, clip, printable};
-use crate::connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
+use crate::connections::{
+    ConnectionsStatus, DiscoveredStatus, GatewayStatus, NotAskedStatus, PlacingStatus,
+};
 
 /// Returns the placing of connections, as lines of at most `width` columns.
 pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<String> {
@@ -38,6 +40,10 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
     let over = status.gateway.iter().map(over_gateway);
     let over = over.chain((status.over_peers > 0).then(|| over_peers(status.over_peers)));
     lines.extend(over.map(|line| clip(&printable(&line), width)));
+    let found = status.discovered.iter().map(found);
+    lines.extend(found.map(|line| clip(&printable(&line), width)));
+    let unasked = status.not_asked.iter().map(not_asked);
+    lines.extend(unasked.map(|line| clip(&printable(&line), width)));
     let amiss = status.not_bonded.iter();
     let amiss = amiss.map(|it| format!("  not bonded with {}: {}", it.server, it.reason));
     lines.extend(amiss.map(|line| clip(&printable(&line), width)));
@@ -60,6 +66,22 @@ fn over_gateway(gateway: &GatewayStatus) -> String {
         "  gateway ({}): {} placed, {} open{latency}{state}",
         gateway.usage, gateway.placed, gateway.open
     )
+}
+
+fn found(server: &DiscoveredStatus) -> String {
+    let state = match server.is_bonded {
+        true => "bonded with",
+        false => "no session yet with",
+    };
+    format!("  {state} {}, found by a {}", server.server, server.by)
+}
+
+fn not_asked(place: &NotAskedStatus) -> String {
+    let link = place.link.as_deref().unwrap_or("no link");
+    let to = place.destination.map(|to| to.to_string());
+    let to = to.as_deref().unwrap_or("any server");
+    let left = span(place.left);
+    format!("  handshakes over {link} do not ask {to} for Hawser, for {left}: the option is lost")
 }
 
 fn over_peers(count: u64) -> String {
@@ -138,6 +160,19 @@ mod tests {
                 ..GatewayStatus::default()
             }),
             over_peers: 3,
+            discovered: [("handshake", true), ("probe", false)]
+                .map(|(by, is_bonded)| DiscoveredStatus {
+                    server: "203.0.113.1:443".parse().unwrap(),
+                    key: String::new(),
+                    by: by.to_owned(),
+                    is_bonded,
+                })
+                .into(),
+            not_asked: vec![NotAskedStatus {
+                link: Some("wwan0".to_owned()),
+                destination: None,
+                left: Duration::from_secs(600),
+            }],
             links: vec![known],
             ..ConnectionsStatus::default()
         };
@@ -146,6 +181,9 @@ mod tests {
             "  left to wg0, which takes all traffic; --link goes past it",
             "  gateway (auto): 7 placed, 2 open, 80.0 ms to connect, no session now",
             "  peers: 3 placed",
+            "  bonded with 203.0.113.1:443, found by a handshake",
+            "  no session yet with 203.0.113.1:443, found by a probe",
+            "  handshakes over wwan0 do not ask any server for Hawser, for 10m 00s: the opt…",
             "  LINK   STATE  UP  DOWN Mbit/s      RTT  AGAIN  OPEN  ACTIVE  TO COME  PLACED",
             "  wwan0  sound   ?        25.00  41.5 ms  1.2 %    12       2  4.00 MB     100",
         ];

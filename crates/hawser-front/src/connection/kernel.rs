@@ -4,6 +4,7 @@ mod asking;
 mod entries;
 mod placed;
 mod surroundings;
+mod turned;
 mod unanswered;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,8 @@ use crate::transport::DialError;
 use entries::{entries, index};
 use placed::KernelFlow;
 use surroundings::NearNetworks;
+pub use turned::BondedServers;
+use turned::Turned;
 use unanswered::{LOOK_EVERY, Question, Unanswered};
 
 /// Connections that the kernel's programs place, on a director's books.
@@ -59,6 +62,8 @@ pub struct KernelPlaces {
     surroundings: NearNetworks,
     /// Answers what programs ask name servers. Closed after the programs in the kernel are gone.
     names: Option<NameStub>,
+    /// What goes over sessions with its servers.
+    turned: Option<Turned>,
     /// Whether a tunnel carries datagrams that are for the gateway.
     packets: Option<watch::Receiver<CarriedFamilies>>,
     /// What was last in the way of keeping the tables up to date; empty where nothing is.
@@ -83,6 +88,7 @@ impl KernelPlaces {
             can_abort: true,
             surroundings: NearNetworks::default(),
             names: None,
+            turned: None,
             packets: None,
             complaint: String::new(),
         })
@@ -98,6 +104,12 @@ impl KernelPlaces {
     /// to the machine's routes whenever `are_carried` says that these lead to a tunnel.
     pub fn follow_packets(&mut self, are_carried: watch::Receiver<CarriedFamilies>) {
         self.packets = Some(are_carried);
+    }
+
+    /// From now on connections to `servers` with which there is a session are turned to this
+    /// process, where the capture has ports for that; and `servers` hear of others.
+    pub fn turn_to(&mut self, servers: Arc<dyn BondedServers>) {
+        self.turned = Some(Turned::new(servers));
     }
 
     /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its
@@ -225,6 +237,9 @@ impl KernelPlaces {
         if let Some(packets) = &self.packets {
             self.capture.set_packets(*packets.borrow())?;
         }
+        if let Some(turned) = &mut self.turned {
+            turned.refresh(&mut self.capture)?;
+        }
         let mut links = entries(&report);
         self.surroundings.hold_back(&mut links, &report);
         let placed = self.capture.set_links(&links);
@@ -309,6 +324,9 @@ impl KernelPlaces {
             Event::Connected(connection) => {
                 if let Some(link) = connection.link {
                     self.note(&connection, link);
+                }
+                if let Some(turned) = self.turned.as_ref().filter(|_| !connection.udp) {
+                    turned.note_placed(connection.remote);
                 }
                 if let Err(error) = self.capture.learn(&connection) {
                     let program = connection.program;

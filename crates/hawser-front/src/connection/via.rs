@@ -2,7 +2,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use hawser_net::bind::{SocketOptions, connect_on_link};
+use hawser_net::bind::{Carries, SocketOptions, connect_on_link};
 use hawser_net::links::{Link, Routes};
 use tokio::net::TcpStream;
 
@@ -38,6 +38,7 @@ impl TcpVia {
     pub fn new(mptcp: bool) -> Self {
         let options = SocketOptions {
             mptcp,
+            carries: Carries::OfProgram,
             ..SocketOptions::default()
         };
         Self {

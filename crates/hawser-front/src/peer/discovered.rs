@@ -1,8 +1,9 @@
 //! Servers that have Hawser on the way to their services, and that this host has not enrolled with.
 //!
-//! A connection goes as ever; beside it the server is asked for its key. From then on connections
-//! to that address and port go over a session with the server, over all links, for as long as it
-//! proves the same key. Towards each server this host shows a key of its own. Where anything is
+//! A connection goes as ever. What its handshake says, or else a probe beside it, tells whether the
+//! server has Hawser; then the server is asked for its key. From then on connections to that
+//! address and port go over a session with the server, over all links, for as long as it proves the
+//! same key. Towards each server this host shows a key of its own. Where anything is
 //! amiss, connections go as if there were no Hawser, unless the user has them refused.
 //!
 //! Source: DBAS §II.A, the detection of the mode; BATCP §3.1, that both ends say they have it.
@@ -30,13 +31,13 @@ use super::names::Names;
 use super::peers::may_use_all_links;
 use super::pool::SessionPool;
 use crate::bonded::{BondDialer, Bonded};
-use crate::connection::Origin;
+use crate::connection::{BondedServers, Origin};
 use crate::destination::{Destination, Host};
 use crate::own_ports::at_peer;
 use crate::resolve::SystemResolver;
 use crate::transport::{DialError, Dialer as _};
 use servers::{ASIDE, NOT_FRONTED, Servers};
-pub use servers::{NotBonded, Problem};
+pub use servers::{FoundServer, NotBonded, Problem};
 
 /// The parts that find servers and connect to them.
 pub struct DiscoverySettings {
@@ -53,10 +54,19 @@ pub struct DiscoverySettings {
     /// Refuse connections to a server that has accepted a stream with the pinned key, rather than
     /// have them go without a session.
     pub require_bonded: bool,
-    /// What handshakes say (protocol §16); none where nobody listens to them.
-    pub heard: Option<mpsc::Receiver<Heard>>,
+    /// What handshakes say; none where nobody listens to them.
+    pub handshakes: Option<Handshakes>,
 }
 
+/// What the handshakes of this machine's connections say of servers (protocol §16).
+pub struct Handshakes {
+    /// What was said, as it comes.
+    pub heard: mpsc::Receiver<Heard>,
+    /// Whether they say nothing at all of an address, since something on the way alters them.
+    pub are_silent: Box<AreSilent>,
+}
+
+type AreSilent = dyn Fn(IpAddr) -> bool + Send + Sync;
 type StartSession = dyn Fn(Pin, Identity) -> Option<Arc<Client>> + Send + Sync;
 type IsEnrolled = dyn Fn(IpAddr) -> bool + Send + Sync;
 
@@ -112,6 +122,8 @@ struct Shared {
     require_bonded: bool,
     names: Names<SystemResolver>,
     servers: Mutex<Servers>,
+    /// None where nobody listens to handshakes.
+    are_silent: Option<Box<AreSilent>>,
 }
 
 struct Following(AbortHandle);
@@ -119,6 +131,10 @@ struct Following(AbortHandle);
 impl DiscoveredServers {
     /// Begins to look for servers.
     pub fn start(settings: DiscoverySettings) -> Self {
+        let (heard, are_silent) = settings
+            .handshakes
+            .map(|it| (it.heard, it.are_silent))
+            .unzip();
         let shared = Arc::new(Shared {
             finder: settings.finder,
             pins: Arc::new(settings.pins),
@@ -129,8 +145,9 @@ impl DiscoveredServers {
             require_bonded: settings.require_bonded,
             names: Names::new(SystemResolver::new()),
             servers: Mutex::default(),
+            are_silent,
         });
-        let following = tokio::spawn(follow(Arc::clone(&shared), settings.heard));
+        let following = tokio::spawn(follow(Arc::clone(&shared), heard));
         Self {
             shared,
             _following: Arc::new(Following(following.abort_handle())),
@@ -148,6 +165,21 @@ impl DiscoveredServers {
     /// Connections that came about over sessions so far.
     pub fn opened(&self) -> u64 {
         self.shared.pool.opened()
+    }
+
+    /// Servers that were found and that sessions are begun with.
+    pub fn found(&self) -> Vec<FoundServer> {
+        let running = self.shared.running();
+        let begun = self.shared.pool.clients().into_keys();
+        let pins: Vec<Pin> = begun.filter_map(|at| self.shared.pin(at)).collect();
+        let servers = self.shared.lock();
+        let found = pins.into_iter().map(|pin| FoundServer {
+            at: pin.at,
+            key: pin.key,
+            by_handshake: servers.has_offered(pin.at),
+            is_bonded: running.contains(&pin),
+        });
+        found.collect()
     }
 
     /// Servers that connections go to without a session although they have said that they have
@@ -216,7 +248,30 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
     }
 }
 
+/// For connections that the kernel places.
+impl BondedServers for DiscoveredServers {
+    fn bonded(&self) -> Vec<SocketAddr> {
+        let running = self.shared.running().into_iter();
+        running.map(|pin| pin.at).collect()
+    }
+
+    fn note_placed(&self, at: SocketAddr) {
+        self.shared.look_for(at);
+    }
+}
+
 impl Shared {
+    /// The servers to which connections go over sessions now.
+    fn running(&self) -> Vec<Pin> {
+        let clients = self.pool.clients().into_iter();
+        let admitted = clients.filter(|(_, client)| client.is_admitted());
+        let pins = admitted.filter_map(|(at, _)| self.pin(at));
+        let is_its = |pin: &Pin| self.finder.known(pin.at.ip()) == Some(pin.key);
+        let (now, servers) = (Instant::now(), self.lock());
+        let of_use = |pin: &Pin| !servers.is_set_aside(pin.at, now);
+        pins.filter(|pin| is_its(pin) && of_use(pin)).collect()
+    }
+
     fn address_of(&self, destination: &Destination) -> Option<SocketAddr> {
         let address = match &destination.host {
             Host::Ip(address) => *address,
@@ -237,16 +292,31 @@ impl Shared {
         self.require_bonded && pin.is_confirmed
     }
 
-    /// Has the server at `at` asked for its key, and a session with it begun.
+    /// Has the server at `at` asked for its key where it may have Hawser, and a session with it
+    /// begun.
     fn look_for(self: &Arc<Self>, at: SocketAddr) {
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         if (self.is_enrolled)(at.ip()) {
             return;
         }
         self.lock().note_asked(at, Instant::now());
-        if let Some(key) = self.finder.ask(at.ip()) {
+        let key = match self.may_have_it(at) {
+            true => self.finder.ask(at.ip()),
+            false => self.finder.known(at.ip()),
+        };
+        if let Some(key) = key {
             tokio::spawn(meet(Arc::clone(self), at, key));
         }
+    }
+
+    /// Whether a probe of a server that connections go to is worth it. Where handshakes speak, a
+    /// destination that says nothing has no packet more than without Hawser.
+    fn may_have_it(&self, at: SocketAddr) -> bool {
+        let Some(are_silent) = &self.are_silent else {
+            return true;
+        };
+        let has_said_so = self.lock().has_offered(at);
+        has_said_so || are_silent(at.ip()) || self.pins.pin(at, UnixTime::now()).is_some()
     }
 
     fn start(&self, pin: Pin) -> Option<Arc<Client>> {
@@ -383,19 +453,25 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
     let at = SocketAddr::new(heard.to.ip().to_canonical(), heard.to.port());
     let pin = shared.pin(at);
     let Some(offer) = heard.offer else {
-        if pin.is_some() {
+        // One that was found by a probe may never have said so.
+        let had_it = shared.lock().has_offered(at);
+        if had_it && pin.is_some() {
             shared.tell(at, Problem::NotOffered);
         }
         return;
     };
-    shared.lock().note_hint(at, offer.key_hint, Instant::now());
+    shared.lock().note_offer(at, offer.key_hint);
     // Before anything is begun.
     if let (Some(pin), Some(hint)) = (pin, offer.key_hint)
         && pin.key.hint() != hint
     {
         return shared.tell(at, Problem::OtherHint);
     }
-    shared.look_for(at);
+    // Connections that Hawser has nothing to do with have handshakes, too.
+    let is_wanted = shared.lock().is_asked(at, Instant::now());
+    if is_wanted {
+        shared.look_for(at);
+    }
 }
 
 /// Begins a session with the server at `at`, which has proved `key`, if it is the one that is

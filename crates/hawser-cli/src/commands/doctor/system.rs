@@ -2,7 +2,8 @@
 
 use std::fs::OpenOptions;
 
-use hawser_capture::{Capture, RunGroup, Settings};
+use hawser_capture::{Capture, Discovery, RunGroup, Settings};
+use hawser_config::{DEFAULT_FRONT_PORT, FrontPort};
 use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
 use hawser_net::lan;
 use hawser_net::unix_time::UnixTime;
@@ -11,13 +12,15 @@ use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::check::Check;
 
-pub(super) fn check() -> Vec<Check> {
+/// Checks them, for a gateway that fronts these ports.
+pub(super) fn check(fronted: &[FrontPort]) -> Vec<Check> {
     let mut checks = vec![congestion()];
     checks.extend(slow_start());
     checks.extend(buffers());
     checks.push(open_files());
     checks.push(clock(UnixTime::now()));
     checks.push(capturing());
+    checks.push(handshakes(fronted));
     checks.push(own_networks());
     checks.push(routing());
     checks
@@ -100,6 +103,36 @@ fn capturing() -> Check {
             "run hawser as root, or give it CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and a control group of its own",
         ),
     }
+}
+
+/// Returns whether handshakes can tell which servers have Hawser.
+fn handshakes(fronted: &[FrontPort]) -> Check {
+    let name = "capability in handshakes";
+    let group = RunGroup::create();
+    match group.and_then(|group| Discovery::start(group.path())) {
+        Ok(discovery) => match discovery.reach_listeners() {
+            Ok(()) => Check::ok(name, "permitted"),
+            Err(error) => Check::warn(name, error.to_string(), start_again(fronted)),
+        },
+        Err(error) => Check::warn(
+            name,
+            format!(
+                "{error}; `hawser up --discover` probes each server at port {DEFAULT_FRONT_PORT} \
+                 instead, and clients that go by handshakes do not notice `hawser serve --front`"
+            ),
+            "run hawser as root, or give it CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and a control group of its own",
+        ),
+    }
+}
+
+/// What makes services answer where those that run can't be reached.
+fn start_again(fronted: &[FrontPort]) -> String {
+    let ports: Vec<String> = fronted.iter().map(|it| it.port.to_string()).collect();
+    let services = match ports.is_empty() {
+        true => "services that it fronts".to_owned(),
+        false => format!("the services at {}", ports.join(", ")),
+    };
+    format!("once `hawser serve --front` runs, start {services} again if they are older")
 }
 
 /// What `hawser run --tun` needs.
@@ -188,6 +221,13 @@ const START_OF_2024: u64 = 1_704_067_200;
 mod tests {
     use super::super::Status;
     use super::*;
+
+    #[test]
+    fn services_that_are_to_be_started_again_are_named() {
+        assert!(start_again(&[]).contains("services that it fronts"));
+        let fronted: Vec<FrontPort> = ["443", "22"].iter().map(|it| it.parse().unwrap()).collect();
+        assert!(start_again(&fronted).contains("the services at 443, 22 again"));
+    }
 
     #[test]
     fn small_buffers_and_a_wrong_clock_are_seen() {

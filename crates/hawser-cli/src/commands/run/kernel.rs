@@ -65,7 +65,7 @@ impl Kernel {
         (policy, usage): (ConnectionPolicy, GatewayUse),
         sources: Sources<'_>,
     ) -> anyhow::Result<ExitCode> {
-        let server = redirect(&mut self.capture, &dialer, settings(policy), usage).await?;
+        let server = redirect(&mut self.capture, &dialer, settings(policy), Some(usage)).await?;
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async move {
             // Dropped or sent: either is the end.

@@ -204,6 +204,9 @@ impl Subject for GatewaySubject {
                 flat(&mut list, "front-door", &door.counters());
             }
             flat(&mut list, "front", &front.counters.snapshot());
+            if let Some(answers) = &front.answers {
+                answers.list(&mut list, "front-handshakes");
+            }
         }
         if let Some(directory) = &self.directory {
             flat(&mut list, "directory", &directory.counts());

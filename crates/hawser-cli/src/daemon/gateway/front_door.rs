@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::daemon::handshake::answering::{AnswerCounts, Answering};
 use crate::setup::{Setup, Usage};
 
 /// A port that is open to everybody, and leads to services of this machine.
@@ -31,6 +32,8 @@ pub(crate) struct FrontDoor {
     gateway: Arc<Gateway>,
     fronted: Arc<Fronted>,
     source: Option<Arc<ForeignSource>>,
+    /// Tells clients of it in handshakes.
+    answering: Option<Answering>,
     tasks: [AbortHandle; 2],
 }
 
@@ -38,6 +41,8 @@ pub(crate) struct FrontDoor {
 pub(crate) struct ShownFront {
     pub(crate) door: Weak<Gateway>,
     pub(crate) counters: Arc<GatewayCounters>,
+    /// What handshakes tell clients; none where they tell nothing.
+    pub(crate) answers: Option<AnswerCounts>,
 }
 
 impl FrontDoor {
@@ -67,8 +72,10 @@ impl FrontDoor {
             .map_err(|error| not_bound(front.listen, &error))?;
         let listen = listener.local_addr()?;
         let session = &setup.config.session;
+        let identity = state.identity()?;
+        let answering = answer(&ports, &identity.public(), links);
         let gateway = GatewayConfig {
-            identity: state.identity()?,
+            identity,
             session: session.for_session(MAX_STREAMS),
             limits: limits.accept,
             congestion: session.congestion.name(),
@@ -86,6 +93,7 @@ impl FrontDoor {
             gateway,
             fronted,
             source,
+            answering,
         }))
     }
 
@@ -93,17 +101,38 @@ impl FrontDoor {
         ShownFront {
             door: Arc::downgrade(&self.gateway),
             counters: self.fronted.counters(),
+            answers: self.answering.as_ref().map(Answering::counts),
         }
     }
 
     /// Ends all sessions in order, within `patience`.
     pub(crate) async fn end(self, patience: Duration) {
+        drop(self.answering);
         self.gateway.close(patience).await;
         self.tasks.iter().for_each(AbortHandle::abort);
         if let Some(source) = self.source {
             source.end().await;
         }
     }
+}
+
+/// Has handshakes say that services at these ports can be reached over all links, where that can
+/// be.
+fn answer(
+    ports: &[u16],
+    key: &PublicKey,
+    links: &watch::Receiver<Arc<Vec<Link>>>,
+) -> Option<Answering> {
+    let answering = Answering::start(ports.iter().copied().collect(), key, links.clone());
+    answering
+        .inspect_err(|error| {
+            tracing::warn!(
+                %error,
+                "handshakes do not tell that these ports are fronted: clients that go by them do \
+                 not notice, others probe this machine"
+            );
+        })
+        .ok()
 }
 
 /// How each service is shown clients' addresses; those that can't be are left out.

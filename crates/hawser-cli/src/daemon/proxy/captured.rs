@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_capture::process::{Process, is_outermost};
-use hawser_capture::{Capture, CarriedFamilies, Origins, Settings, mount_point};
+use hawser_capture::{Capture, CarriedFamilies, Origins, Settings, Unruled, mount_point};
 use hawser_config::CaptureScope;
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::name_stub::{KnownNames, NameStub};
-use hawser_front::peer::ReservedNames;
+use hawser_front::peer::{DiscoveredServers, ReservedNames};
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::bind::own_mark;
@@ -39,6 +39,8 @@ pub(crate) struct Capturing<'a> {
     pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
     /// Use of the gateway, where there is one.
     pub(crate) gateway: Option<GatewayUse>,
+    /// Servers that connections go to over sessions with them, where such are looked for.
+    pub(crate) discovered: Option<DiscoveredServers>,
     /// Whether a tunnel carries datagrams for the gateway.
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
     /// Takes the names that programs ask for.
@@ -64,14 +66,17 @@ impl Capturing<'_> {
         let capture = Capture::start(&folder, &settings);
         let mut capture = capture.with_context(|| format!("--capture {scope}"))?;
         let mut server = None;
-        if let Some(usage) = self.gateway {
+        if self.gateway.is_some() || self.discovered.is_some() {
             // Before anything is redirected, it is known what is not to be.
             capture.set_rules(&self.rules.borrow())?;
             capture.set_local_prefixes(&particular_prefixes().await?)?;
-            let redirected = redirect(&mut capture, dialer, settings, usage).await?;
+            let redirected = redirect(&mut capture, dialer, settings, self.gateway).await?;
             server = Some(tokio::spawn(redirected.run(std::future::pending())));
         }
         let mut places = KernelPlaces::new(capture, self.director.clone())?;
+        if let Some(servers) = self.discovered {
+            places.turn_to(Arc::new(servers));
+        }
         if let Some(packets) = self.packets {
             places.follow_packets(packets);
         }
@@ -115,19 +120,20 @@ pub(crate) fn settings(policy: ConnectionPolicy) -> Settings {
 }
 
 /// Opens the ports that `capture` turns connections to that `usage` and the rules have for the
-/// gateway; `dialer` makes them, and may choose otherwise.
+/// gateway, or that go to peers; `dialer` makes them, and may choose otherwise. Without a gateway
+/// there is no usage of it.
 pub(crate) async fn redirect<D: Dialer>(
     capture: &mut Capture,
     dialer: &Arc<D>,
     settings: Settings,
-    usage: GatewayUse,
+    usage: Option<GatewayUse>,
 ) -> anyhow::Result<RedirectServer<D, Captives>> {
     let server = RedirectServer::bind(Arc::clone(dialer), Captives(capture.origins()))
         .await
         .context("can't take connections on loopback")?;
     let v6 = |port| SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0);
     capture.set_settings(&Settings {
-        unruled: usage.into(),
+        unruled: usage.map_or(Unruled::Peers, Unruled::from),
         redirect_ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, server.v4())),
         redirect_ipv6: server.v6().map(v6),
         ..settings

@@ -132,6 +132,8 @@ pub(crate) fn status(director: &SharedDirector, over_peers: u64) -> ConnectionsS
         gateway: report.gateway.as_ref().map(by_gateway::status),
         over_peers,
         not_bonded: Vec::new(),
+        discovered: Vec::new(),
+        not_asked: Vec::new(),
         links: report.links.iter().map(placing).collect(),
     }
 }

@@ -4,7 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use hawser_config::{DEFAULT_FRONT_PORT, UpConfig};
-use hawser_front::peer::{DiscoveredServers, DiscoverySettings, PeerFinder, PeerSettings};
+use hawser_front::connection::SharedDirector;
+use hawser_front::peer::{
+    DiscoveredServers, DiscoverySettings, Handshakes, PeerFinder, PeerSettings,
+};
 use hawser_net::host_port::HostPort;
 use hawser_net::store::{ClientStore, EnrolledGateway, PinStore};
 
@@ -13,7 +16,15 @@ use super::links::Links;
 use super::peering::{OverOneLink, PeerClients};
 use super::rules::LinkRuleStore;
 use super::session::Choice;
+use crate::daemon::handshake::announcing::Announcing;
 use crate::setup::Setup;
+
+/// Servers that are found, and what finds them.
+pub(crate) struct Discovering {
+    pub(crate) servers: DiscoveredServers,
+    /// None where the kernel's programs for it can't be had.
+    pub(crate) announcing: Option<Arc<Announcing>>,
+}
 
 /// Begins to look for them over `links`, as `config` says; sessions with them begin with what is
 /// chosen then. Hosts that this one has enrolled with are left alone, also where only `peers` knows
@@ -21,10 +32,10 @@ use crate::setup::Setup;
 pub(crate) fn discover(
     setup: &Setup,
     config: &UpConfig,
-    links: (&Links, &Arc<LinkRuleStore>),
+    (links, director): ((&Links, &Arc<LinkRuleStore>), &SharedDirector),
     rules: ConnectionRules,
     (choice, peers): (&Choice, Option<PeerFinder>),
-) -> anyhow::Result<DiscoveredServers> {
+) -> anyhow::Result<Discovering> {
     let connect = OverOneLink::new(&config.links, links);
     let clients = PeerClients::new(setup, &config.links, links, choice);
     setup.state.prepare()?;
@@ -33,6 +44,7 @@ pub(crate) fn discover(
         keep_missing: setup.config.connection.peer_retry,
         ..PeerSettings::at_port(DEFAULT_FRONT_PORT)
     };
+    let (announcing, handshakes) = announce(director);
     let servers = DiscoveredServers::start(DiscoverySettings {
         finder: PeerFinder::of_anyone(connect, settings),
         pins: PinStore::open(&setup.state)?,
@@ -50,10 +62,28 @@ pub(crate) fn discover(
         }),
         rules,
         require_bonded: config.require_bonded,
-        heard: None,
+        handshakes,
     });
     tracing::info!("Hawser is looked for on the servers that connections go to");
-    Ok(servers)
+    Ok(Discovering {
+        servers,
+        announcing: announcing.map(Arc::new),
+    })
+}
+
+/// Has handshakes tell of servers, where that can be.
+fn announce(director: &SharedDirector) -> (Option<Announcing>, Option<Handshakes>) {
+    match Announcing::start(director.clone()) {
+        Ok((announcing, handshakes)) => (Some(announcing), Some(handshakes)),
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                port = DEFAULT_FRONT_PORT,
+                "handshakes do not tell which servers have Hawser: each is probed at this port"
+            );
+            (None, None)
+        }
+    }
 }
 
 /// Whether a gateway, or a peer, is at this address as far as this host knows.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hawser_control::{
-    ConnectionsStatus, KillSwitchStatus, LinkStatus, NotBondedStatus, PlacedReport, PolicyStatus,
-    RegistrationStatus, Request, StandbyStatus,
+    ConnectionsStatus, DiscoveredStatus, KillSwitchStatus, LinkStatus, NotBondedStatus,
+    PlacedReport, PolicyStatus, RegistrationStatus, Request, StandbyStatus,
 };
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::name_stub::KnownNames;
@@ -31,6 +31,7 @@ use super::{direct, placed};
 use crate::daemon::clock::since_1970;
 use crate::daemon::counters::flat;
 use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
+use crate::daemon::handshake::announcing::Announcing;
 use crate::daemon::refusal::Changed;
 use crate::daemon::subject::{PathFacts, PlacedRange, Subject, View};
 use crate::setup::{Setup, link_list};
@@ -45,6 +46,8 @@ pub(crate) struct ClientSubject {
     pub(crate) peers: Option<PeerSessions>,
     /// Sessions with servers that were discovered.
     pub(crate) discovered: Option<DiscoveredServers>,
+    /// What handshakes tell of servers.
+    pub(crate) announcing: Option<Arc<Announcing>>,
     /// Sessions with hosts that are known by name.
     pub(crate) named: Option<Arc<NamedPeers>>,
     pub(crate) proxy: Arc<ProxyCounters>,
@@ -87,6 +90,7 @@ impl ClientSubject {
             director: None,
             peers: None,
             discovered: None,
+            announcing: None,
             named: None,
             proxy: Arc::default(),
             kill_switch: None,
@@ -247,8 +251,23 @@ impl Subject for ClientSubject {
             server: it.at,
             reason: it.problem.to_string(),
         });
+        let found = discovered.map(DiscoveredServers::found);
+        let found = found.into_iter().flatten().map(|it| DiscoveredStatus {
+            server: it.at,
+            key: it.key.to_string(),
+            by: if it.by_handshake {
+                "handshake"
+            } else {
+                "probe"
+            }
+            .to_owned(),
+            is_bonded: it.is_bonded,
+        });
+        let not_asked = self.announcing.as_ref().map(|it| it.not_asked());
         director.map(|director| ConnectionsStatus {
             not_bonded: amiss.collect(),
+            discovered: found.collect(),
+            not_asked: not_asked.unwrap_or_default(),
             ..direct::status(director, over_peers)
         })
     }
@@ -293,6 +312,9 @@ impl Subject for ClientSubject {
         }
         if let Some(door) = self.door() {
             flat(&mut list, "door", &door.counters());
+        }
+        if let Some(announcing) = &self.announcing {
+            announcing.count(&mut list);
         }
         list
     }

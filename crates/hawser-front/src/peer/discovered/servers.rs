@@ -17,12 +17,27 @@ pub(super) struct Servers {
 
 #[derive(Debug)]
 struct Server {
-    /// When a connection to it went over a link.
-    asked: Instant,
+    /// When a connection to it went over a link that might have gone over a session.
+    asked: Option<Instant>,
+    /// Its handshake has said that it has Hawser.
+    has_offered: bool,
     hint: Option<KeyHint>,
     /// Until then connections go without a session.
     aside_until: Option<Instant>,
     problem: Option<Problem>,
+}
+
+/// A server that has Hawser, with which a session is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundServer {
+    /// Its address and port.
+    pub at: SocketAddr,
+    /// Its key, which is pinned.
+    pub key: PublicKey,
+    /// Its handshake has said that it has Hawser, in this run. Otherwise a probe has shown it.
+    pub by_handshake: bool,
+    /// Connections go over the session now.
+    pub is_bonded: bool,
 }
 
 /// A server that connections go to without a session, and why.
@@ -60,12 +75,21 @@ pub enum Problem {
 impl Servers {
     /// A connection to `at` goes over a link.
     pub(super) fn note_asked(&mut self, at: SocketAddr, now: Instant) {
-        self.server(at, now).asked = now;
+        self.server(at).asked = Some(now);
     }
 
-    /// The handshake has said which key is going to be proved.
-    pub(super) fn note_hint(&mut self, at: SocketAddr, hint: Option<KeyHint>, now: Instant) {
-        self.server(at, now).hint = hint;
+    /// The handshake has said that the server has Hawser, and which key it is going to prove.
+    pub(super) fn note_offer(&mut self, at: SocketAddr, hint: Option<KeyHint>) {
+        let server = self.server(at);
+        (server.has_offered, server.hint) = (true, hint);
+        server
+            .problem
+            .take_if(|problem| *problem == Problem::NotOffered);
+    }
+
+    /// Whether the handshake has ever said that the server has Hawser.
+    pub(super) fn has_offered(&self, at: SocketAddr) -> bool {
+        self.known.get(&at).is_some_and(|server| server.has_offered)
     }
 
     pub(super) fn hint(&self, at: SocketAddr) -> Option<KeyHint> {
@@ -74,14 +98,23 @@ impl Servers {
 
     /// Those that connections went to over a link not long ago.
     pub(super) fn asked(&self, now: Instant) -> Vec<SocketAddr> {
-        let is_recent = |server: &Server| now.duration_since(server.asked) < WANTED_FOR;
-        let recent = self.known.iter().filter(|(_, server)| is_recent(server));
-        recent.map(|(at, _)| *at).collect()
+        let known = self.known.keys();
+        known
+            .filter(|at| self.is_asked(**at, now))
+            .copied()
+            .collect()
+    }
+
+    /// Whether a connection to `at` went over a link not long ago, so that a session with it is
+    /// worth beginning.
+    pub(super) fn is_asked(&self, at: SocketAddr, now: Instant) -> bool {
+        let asked = self.known.get(&at).and_then(|server| server.asked);
+        asked.is_some_and(|asked| now.duration_since(asked) < WANTED_FOR)
     }
 
     /// Connections to `at` go without a session for so long.
     pub(super) fn set_aside(&mut self, at: SocketAddr, span: Duration, now: Instant) {
-        self.server(at, now).aside_until = Some(now + span);
+        self.server(at).aside_until = Some(now + span);
     }
 
     pub(super) fn is_set_aside(&self, at: SocketAddr, now: Instant) -> bool {
@@ -89,13 +122,18 @@ impl Servers {
         until.is_some_and(|until| now < until)
     }
 
-    /// What is amiss with a server now; returns whether that is news.
+    /// What is amiss with a server now; returns whether that is news. Where another key was proved,
+    /// a handshake that speaks of it is none.
     pub(super) fn set_problem(&mut self, at: SocketAddr, problem: Option<Problem>) -> bool {
         match self.known.get_mut(&at) {
+            Some(Server {
+                problem: Some(Problem::OtherKey { .. }),
+                ..
+            }) if problem == Some(Problem::OtherHint) => false,
             Some(server) => std::mem::replace(&mut server.problem, problem) != problem,
             None if problem.is_none() => false,
             None => {
-                self.server(at, Instant::now()).problem = problem;
+                self.server(at).problem = problem;
                 true
             }
         }
@@ -109,14 +147,15 @@ impl Servers {
         amiss.collect()
     }
 
-    fn server(&mut self, at: SocketAddr, now: Instant) -> &mut Server {
+    fn server(&mut self, at: SocketAddr) -> &mut Server {
         if self.known.len() >= MAX_SERVERS && !self.known.contains_key(&at) {
             let eldest = self.known.iter().min_by_key(|(_, server)| server.asked);
             let eldest = eldest.map(|(at, _)| *at);
             eldest.and_then(|eldest| self.known.remove(&eldest));
         }
         self.known.entry(at).or_insert(Server {
-            asked: now,
+            asked: None,
+            has_offered: false,
             hint: None,
             aside_until: None,
             problem: None,
@@ -150,6 +189,13 @@ mod tests {
         assert_eq!(servers.problems().len(), 1);
         assert!(servers.set_problem(at(1), None));
         assert!(servers.problems().is_empty());
+        let other = Problem::OtherKey {
+            pinned: PublicKey::from_bytes([1; 32]),
+            got: PublicKey::from_bytes([2; 32]),
+        };
+        assert!(servers.set_problem(at(1), Some(Problem::OtherHint)));
+        assert!(servers.set_problem(at(1), Some(other)));
+        assert!(!servers.set_problem(at(1), Some(Problem::OtherHint)));
         servers.set_aside(at(1), ASIDE, now);
         assert!(servers.is_set_aside(at(1), now) && !servers.is_set_aside(at(2), now));
         assert!(!servers.is_set_aside(at(1), now + ASIDE));

@@ -78,6 +78,11 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 impl Scene {
     /// `pinned` is pinned for the service before, and confirmed.
     async fn new(pinned: Option<PublicKey>, require_bonded: bool) -> Self {
+        Self::with((pinned, require_bonded), true).await
+    }
+
+    /// The same; handshakes are listened to, or not.
+    async fn with((pinned, require_bonded): (Option<PublicKey>, bool), speaking: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let door = listener.local_addr().unwrap();
         let config = GatewayConfig {
@@ -108,7 +113,10 @@ impl Scene {
             is_enrolled: Box::new(|at| at == ENROLLED),
             rules: watch::channel(Arc::default()).1,
             require_bonded,
-            heard: Some(hears),
+            handshakes: speaking.then(|| Handshakes {
+                heard: hears,
+                are_silent: Box::new(|at| at == SILENT),
+            }),
         });
         Self {
             server,
@@ -121,6 +129,12 @@ impl Scene {
     async fn hear(&self, offer: Option<Offer>) {
         let to = service(PORT);
         self.heard.send(Heard { to, offer }).await.unwrap();
+    }
+
+    /// A connection to the service has gone over a link.
+    fn look_for(&self, port: u16) {
+        let at = service(port);
+        self.servers.look_for(&Host::Ip(at.ip()), at);
     }
 
     /// Opens a stream to a service, where connections there go over a session.
@@ -196,6 +210,7 @@ fn client(door: SocketAddr, server: PublicKey, identity: Identity) -> Arc<Client
 async fn connections_to_a_server_that_says_it_has_hawser_go_over_a_session_with_it() {
     let scene = Scene::new(None, false).await;
     assert!(scene.dial(PORT).await.is_none(), "nothing is known yet");
+    scene.look_for(PORT);
     scene.hear(offer(server_key())).await;
     let mut stream = scene.dial_soon(PORT).await.unwrap();
     stream.write_all(b"x").await.unwrap();
@@ -213,12 +228,30 @@ async fn connections_to_a_server_that_says_it_has_hawser_go_over_a_session_with_
     })
     .await;
     // A port that is not for strangers goes as ever.
-    scene
-        .servers
-        .look_for(&Host::Ip(service(22).ip()), service(22));
+    scene.look_for(22);
     let refused = scene.dial_soon(22).await;
     assert_eq!(refused.err(), Some(DialError::RefusedByPolicy));
     assert!(scene.dial(22).await.is_none());
+}
+
+#[tokio::test]
+async fn where_handshakes_speak_a_server_is_probed_once_its_own_has_said_that_it_has_hawser() {
+    let scene = Scene::new(None, false).await;
+    let may_have_it = |at| scene.servers.shared.may_have_it(at);
+    assert!(!may_have_it(service(PORT)));
+    assert!(may_have_it(SocketAddr::new(SILENT, PORT)));
+    scene.hear(offer(server_key())).await;
+    until("it is heard", || may_have_it(service(PORT))).await;
+    assert!(!may_have_it(service(22)));
+    // No connection that Hawser could have taken over has gone there.
+    let shared = &scene.servers.shared;
+    assert!(!shared.lock().is_asked(service(PORT), Instant::now()));
+    assert!(scene.servers.clients().is_empty());
+    let scene = Scene::new(Some(server_key()), false).await;
+    let may_have_it = |at| scene.servers.shared.may_have_it(at);
+    assert!(may_have_it(service(PORT)) && !may_have_it(service(22)));
+    let scene = Scene::with((None, false), false).await;
+    assert!(scene.servers.shared.may_have_it(service(PORT)));
 }
 
 #[tokio::test]
@@ -236,6 +269,7 @@ async fn a_hint_of_another_key_ends_it_before_anything_is_begun() {
     assert_eq!(scene.server.counters().connections, 0);
     // The hint of a server whose key nobody knows yet has to be that key's, too.
     let scene = Scene::new(None, false).await;
+    scene.look_for(PORT);
     scene.hear(offer(other)).await;
     until("it is told", || scene.problem() == Some(Problem::OtherHint)).await;
     assert_eq!(scene.server.counters().sessions, 0);
@@ -248,9 +282,7 @@ async fn another_key_than_the_pinned_one_gets_no_session_and_is_refused_where_th
     let got = server_key();
     for require_bonded in [false, true] {
         let scene = Scene::new(Some(pinned), require_bonded).await;
-        scene
-            .servers
-            .look_for(&Host::Ip(service(PORT).ip()), service(PORT));
+        scene.look_for(PORT);
         let other = Some(Problem::OtherKey { pinned, got });
         until("it is told", || scene.problem() == other).await;
         let dialed = scene.dial(PORT).await.map(Result::err);
@@ -271,13 +303,9 @@ async fn where_a_session_is_required_the_first_connection_waits_for_it() {
 
 #[tokio::test]
 async fn a_port_that_is_not_fronted_goes_as_ever_even_where_sessions_are_required() {
-    let scene = Scene::new(None, true).await;
+    let scene = Scene::with((None, true), false).await;
     let (destination, origin) = (service(22).into(), Origin::default());
-    let look = || {
-        scene
-            .servers
-            .look_for(&Host::Ip(service(22).ip()), service(22))
-    };
+    let look = || scene.look_for(22);
     let pinned = || scene.servers.shared.pin(service(22));
     look();
     until("its key is pinned", || pinned().is_some()).await;
@@ -306,6 +334,7 @@ async fn a_port_that_is_not_fronted_goes_as_ever_even_where_sessions_are_require
 async fn a_port_that_was_used_over_a_session_is_required_from_then_on() {
     let scene = Scene::new(None, true).await;
     let (destination, origin) = (service(PORT).into(), Origin::default());
+    scene.look_for(PORT);
     scene.hear(offer(server_key())).await;
     drop(scene.dial_soon(PORT).await.unwrap());
     until("the pin is confirmed", || {
@@ -344,6 +373,8 @@ async fn a_host_that_this_one_has_enrolled_with_is_left_alone() {
 }
 
 const PORT: u16 = 443;
+/// Of a host whose handshakes say nothing.
+const SILENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 3));
 /// Of a host that this one has enrolled with.
 const ENROLLED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
 /// The time for which the server wants its key pinned, in seconds.

@@ -1,0 +1,65 @@
+//! What handshakes of TCP say of bonding: owns the kernel's programs for that, at either end.
+//!
+//! The bytes are those of the protocol, §16; `docs/design/handshake.md` says how it works.
+
+pub(crate) mod announcing;
+pub(crate) mod answering;
+
+use std::collections::BTreeMap;
+
+use hawser_capture::{CaptureError, DiscoveryCounts};
+use hawser_net::links::Link;
+
+/// Adds the counters of the programs to a list, each name begun with `prefix`.
+fn list_counts(
+    list: &mut BTreeMap<String, u64>,
+    prefix: &str,
+    counts: Result<DiscoveryCounts, CaptureError>,
+) {
+    let counts = match counts {
+        Ok(counts) => counts,
+        Err(error) => return tracing::debug!(%error, "handshakes are not counted now"),
+    };
+    for (name, count) in [
+        ("asked", counts.asked),
+        ("answered", counts.answered),
+        ("unanswered", counts.unanswered),
+        ("no-room", counts.no_room),
+        ("lost-events", counts.lost_events),
+    ] {
+        list.insert(format!("{prefix}-{name}"), count);
+    }
+}
+
+/// The number of links as the option tells it: of those that can be used, one at least.
+fn interfaces<'a>(links: impl IntoIterator<Item = &'a Link>) -> u8 {
+    let usable = links.into_iter().filter(|it| it.why_unusable().is_none());
+    u8::try_from(usable.count())
+        .unwrap_or(u8::MAX)
+        .clamp(1, MOST)
+}
+
+/// That the paper's form of the option can tell.
+const MOST: u8 = 99;
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::LinkIndex;
+
+    use super::*;
+
+    #[test]
+    fn links_that_can_not_be_used_do_not_count_and_there_is_one_at_least() {
+        let link = |up| Link {
+            up,
+            enabled: true,
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            ..Link::new(LinkIndex::new(2), "up1")
+        };
+        assert_eq!(interfaces(&[]), 1);
+        assert_eq!(interfaces(&[link(true), link(false), link(true)]), 2);
+        assert_eq!(interfaces(&vec![link(true); 300]), 99);
+        let loopback = Link::loopback("127.0.0.1".parse().unwrap());
+        assert_eq!(interfaces(&[loopback, link(true), link(true)]), 2);
+    }
+}

@@ -1,0 +1,217 @@
+//! The client's end: SYNs say that this host can bond, and SYN-ACKs say which servers can.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_capture::{
+    Announcement, Avoidance, CaptureError, Discoveries, Discovery, Learnt, Middleboxes, Outcome,
+    mount_point,
+};
+use hawser_control::NotAskedStatus;
+use hawser_front::connection::SharedDirector;
+use hawser_front::peer::Handshakes;
+use hawser_net::bind::{Carries, LookingAtSockets, look_at_sockets};
+use hawser_net::clock;
+use hawser_types::LinkIndex;
+use hawser_wire::Heard;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Announces this host in the SYNs of programs, of the whole system and of those that this process
+/// makes for them, for as long as it lives. Hawser's own connections say nothing.
+pub(crate) struct Announcing {
+    shared: Arc<Shared>,
+    following: AbortHandle,
+    _looking: LookingAtSockets,
+}
+
+struct Shared {
+    discovery: Mutex<Discovery>,
+    middleboxes: Mutex<Middleboxes>,
+    director: SharedDirector,
+    /// Nothing is heard any more.
+    is_deaf: AtomicBool,
+}
+
+impl Announcing {
+    /// Begins. Returns what handshakes say, too. `director` knows the links and their networks.
+    pub(crate) fn start(director: SharedDirector) -> Result<(Self, Handshakes), CaptureError> {
+        let mut discovery = Discovery::start(&mount_point()?)?;
+        let learnt = discovery.discoveries()?.ok_or(CaptureError::EventsTaken)?;
+        let shared = Arc::new(Shared {
+            discovery: Mutex::new(discovery),
+            middleboxes: Mutex::default(),
+            director,
+            is_deaf: AtomicBool::new(false),
+        });
+        let looked_at = Arc::clone(&shared);
+        let looking = look_at_sockets(move |socket, carries| {
+            if carries == Carries::Own
+                && let Err(error) = looked_at.announce_on(socket, None)
+            {
+                tracing::debug!(%error, "a connection of Hawser's own is announced, too");
+            }
+        });
+        // Before anything is announced, it is known what is not to be.
+        shared
+            .discovery()
+            .set_everywhere(Some(Announcement::There))?;
+        let (told, heard) = mpsc::channel(MAX_WAITING);
+        let following = tokio::spawn(follow(Arc::clone(&shared), learnt, told));
+        let silent = Arc::downgrade(&shared);
+        let handshakes = Handshakes {
+            heard,
+            are_silent: Box::new(move |to| silent.upgrade().is_none_or(|it| it.are_silent(to))),
+        };
+        let announcing = Self {
+            shared,
+            following: following.abort_handle(),
+            _looking: looking,
+        };
+        Ok((announcing, handshakes))
+    }
+
+    /// Where handshakes do not ask now: the longest lasting first, [`MAX_SHOWN`] at most.
+    pub(crate) fn not_asked(&self) -> Vec<NotAskedStatus> {
+        let mut avoided = self.shared.middleboxes().avoided(clock::now());
+        avoided.sort_by_key(|it| Reverse((it.to.is_none(), it.span)));
+        avoided.truncate(MAX_SHOWN);
+        if avoided.is_empty() {
+            return Vec::new();
+        }
+        let report = self.shared.director.report();
+        let name = |index: LinkIndex| {
+            let link = report.links.iter().find(|it| it.link.index == index);
+            link.map_or_else(|| index.to_string(), |it| it.link.name.clone())
+        };
+        let status = |avoidance: Avoidance| NotAskedStatus {
+            link: avoidance.link.map(name),
+            destination: avoidance.to,
+            left: avoidance.span,
+        };
+        avoided.into_iter().map(status).collect()
+    }
+
+    /// Adds the counters of the kernel's programs to a list.
+    pub(crate) fn count(&self, list: &mut BTreeMap<String, u64>) {
+        super::list_counts(list, "handshakes", self.shared.discovery().counts());
+    }
+}
+
+impl Drop for Announcing {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+impl Shared {
+    fn announce_on(
+        &self,
+        socket: impl AsFd,
+        says: Option<Announcement>,
+    ) -> Result<(), CaptureError> {
+        self.discovery().announce_on(socket, says)
+    }
+
+    /// Whether handshakes with an address say nothing of Hawser, whether it has it or not.
+    fn are_silent(&self, to: IpAddr) -> bool {
+        let report = self.director.report();
+        let links = report.links.iter().map(|it| it.link.index);
+        self.is_deaf.load(Ordering::Relaxed)
+            || self.middleboxes().is_silent(clock::now(), links, to)
+    }
+
+    /// Takes in what a handshake has shown, and returns what it says of the destination, if
+    /// anything.
+    fn take_in(&self, learnt: &Learnt) -> Option<Heard> {
+        let to_avoid = self.middleboxes().handle_learnt(clock::now(), learnt);
+        for avoidance in &to_avoid {
+            tracing::debug!(?avoidance, to = %learnt.to, "TCP option 254 does not get through");
+            if let Err(error) = self.discovery().avoid(avoidance) {
+                tracing::debug!(%error, "it is sent all the same");
+            }
+        }
+        match learnt.outcome {
+            Outcome::Answered(_) | Outcome::Plain => Some(learnt.heard()),
+            Outcome::Echoed | Outcome::Unreadable(_) | Outcome::Repeated => None,
+        }
+    }
+
+    /// Says how many links there are, and forgets what was learnt over those that are attached to
+    /// another network by now.
+    fn look_at_links(&self, networks: &mut BTreeMap<LinkIndex, String>) {
+        let report = self.director.report();
+        let mut changed = Vec::new();
+        for link in &report.links {
+            let Some(network) = &link.network else {
+                continue;
+            };
+            let before = networks.insert(link.link.index, network.clone());
+            if before.is_some_and(|before| before != *network) {
+                changed.push(Some(link.link.index));
+            }
+        }
+        if !changed.is_empty() {
+            // Sockets that are bound to no link have left by any of them.
+            changed.push(None);
+        }
+        for link in changed {
+            self.middleboxes().forget_link(link);
+            if let Err(error) = self.discovery().forget_link(link) {
+                tracing::debug!(%error, "what was learnt of a network before is not forgotten");
+            }
+        }
+        let links = report.links.iter().map(|it| &*it.link);
+        if let Err(error) = self.discovery().set_interfaces(super::interfaces(links)) {
+            tracing::debug!(%error, "SYNs tell the number of links before");
+        }
+    }
+
+    fn discovery(&self) -> MutexGuard<'_, Discovery> {
+        self.discovery
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn middleboxes(&self) -> MutexGuard<'_, Middleboxes> {
+        self.middleboxes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes in what handshakes show, and looks after links.
+async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender<Heard>) {
+    let mut networks = BTreeMap::new();
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            next = learnt.next() => match next {
+                Ok(learnt) => {
+                    // Of more at once than can wait, the next handshake says the same.
+                    if let Some(heard) = shared.take_in(&learnt) {
+                        let _ = told.try_send(heard);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "handshakes say nothing of servers any more");
+                    return shared.is_deaf.store(true, Ordering::Relaxed);
+                }
+            },
+            _ = looks.tick() => shared.look_at_links(&mut networks),
+        }
+    }
+}
+
+/// Handshakes that wait to be judged.
+const MAX_WAITING: usize = 256;
+/// Places without the option that are listed.
+const MAX_SHOWN: usize = 20;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
