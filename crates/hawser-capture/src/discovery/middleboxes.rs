@@ -132,8 +132,10 @@ impl Middleboxes {
     }
 
     fn on_fault(&mut self, now: Instant, place: Place, is_certain: bool) -> Vec<Avoidance> {
-        let before = self.faults.get(&place).map(|fault| fault.span * 2);
-        let span = before.unwrap_or(FIRST_SPAN).min(MAX_SPAN);
+        let before = self.faults.get(&place);
+        let span = before.map_or(FIRST_SPAN, |fault| fault.span * 2);
+        let span = span.min(MAX_SPAN);
+        let is_certain = is_certain || before.is_some_and(|fault| fault.is_certain);
         let fault = Fault {
             until: now + span,
             span,

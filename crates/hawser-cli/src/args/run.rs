@@ -5,6 +5,7 @@ use hawser_config::Config;
 use hawser_policy::{Mode, UnknownMode};
 use hawser_sched::connection::{Class, ConnectionPolicy};
 
+use super::front::DiscoveryArgs;
 use super::shared::link_name;
 
 /// `hawser run`.
@@ -45,6 +46,8 @@ pub(crate) struct RunArgs {
     /// the gateway, which needs `--packet-exit`, passes them on
     #[arg(long, conflicts_with_all = ["connection_scheduler", "class", "mode", "via"])]
     pub(crate) tun: bool,
+    #[command(flatten)]
+    discovery: DiscoveryArgs,
     /// The program and what it is to be told
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -78,6 +81,7 @@ impl RunArgs {
         if !self.links.is_empty() {
             config.up.links.clone_from(&self.links);
         }
+        self.discovery.apply_to(&mut config.up);
     }
 
     /// The program's name or path.

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use hawser_capture::own_group;
 use hawser_config::Config;
+use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::NameStub;
 use hawser_net::links::{LinkMonitor, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
@@ -20,6 +22,7 @@ use crate::args::{RunArgs, Via};
 use crate::commands::up::END_PATIENCE;
 use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
+use crate::daemon::proxy::discovering::{Discovering, Seeking};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::peering::Peering;
@@ -36,6 +39,7 @@ pub(crate) use child::cannot_run;
 ///
 /// No daemon is needed, and one that runs is not disturbed: the lock of the state directory stays
 /// its own.
+// long: the parts that a run is made of, each begun once.
 pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut config = setup.config.clone();
     args.apply_to(&mut config);
@@ -74,7 +78,10 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         None => live_rules.subscribe(),
     };
     let direct = Direct::start(&config, links.clone(), &rules, followed.clone()).await;
+    let seeking = (&links, &rules, followed.clone());
+    let discovering = discovering(setup, (&config, args), seeking, direct.director())?;
     let sources = Sources {
+        discovered: discovering.as_ref().map(|it| it.servers.clone()),
         names: NameStub::start(direct.director(), setup.reserved_names()?).await,
         direct: &direct,
         links: links.clone(),
@@ -94,6 +101,9 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
             run_with_gateway(how, (target, kernel), &rules, sources, leads_out).await
         }
     };
+    if let Some(discovering) = discovering {
+        discovering.servers.close(END_PATIENCE).await;
+    }
     direct.finish().await;
     ended
 }
@@ -104,6 +114,29 @@ fn needs_gateway(args: &RunArgs) -> Option<&'static str> {
         Mode::Bonded => Some("--mode bonded"),
         _ => args.tun.then_some("--tun"),
     }
+}
+
+/// Looks for Hawser on servers that this machine has not enrolled with, where that is wanted.
+fn discovering(
+    setup: &Setup,
+    (config, args): (&Config, &RunArgs),
+    (links, link_rules, rules): (&Links, &Arc<LinkRuleStore>, ConnectionRules),
+    director: SharedDirector,
+) -> anyhow::Result<Option<Discovering>> {
+    if !config.up.discover || args.mode != Mode::Auto || args.tun {
+        return Ok(None);
+    }
+    let seeking = Seeking {
+        setup,
+        config: &config.up,
+        links: (links, link_rules),
+        group: own_group(),
+        director,
+        rules,
+        choice: &SessionChoice::of(&config.session),
+        peers: None,
+    };
+    seeking.start().map(Some)
 }
 
 /// Looks for peers among destinations, unless that is not wanted.
@@ -137,11 +170,11 @@ async fn run_with_gateway(
         _ => config.connection.gateway,
     };
     let by_gateway = ByGateway::start(Arc::clone(&client), sources.direct.director(), usage);
-    let dialer = Arc::new(sources.direct.dialer(Some(by_gateway.dialer()), None));
+    let dialer = Arc::new(sources.dialer(Some(by_gateway.dialer()), None));
     let ended = match kernel {
         _ if args.tun => enclosed::run(args, &client, sources.names).await,
         Some(kernel) => {
-            let how = (config.connection.scheduler, usage);
+            let how = (config.connection.scheduler, Some(usage));
             kernel.run_bonded(args, dialer, how, sources).await
         }
         None => shimmed::run(setup, args, (dialer, sources.names), leads_out).await,
@@ -161,7 +194,7 @@ async fn run_shimmed(
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {
     let peers = peering.as_ref().map(Peering::peers);
-    let dialer = Arc::new(sources.direct.dialer(None, peers));
+    let dialer = Arc::new(sources.dialer(None, peers));
     let by = (dialer, sources.names);
     let ended = shimmed::run(setup, args, by, leads_out).await;
     if let Some(peering) = peering {

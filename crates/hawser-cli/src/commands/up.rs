@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hawser_capture::mount_point;
 use hawser_config::{CaptureScope, Config, UpConfig};
 use hawser_control::Role;
 use hawser_front::connection::{SharedDirector, Who};
@@ -20,14 +21,14 @@ use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 
 use crate::args::UpArgs;
-use crate::client::kill_switch::{openings, shut_refused};
+use crate::client::kill_switch::openings;
 use crate::daemon::Daemon;
 use crate::daemon::proxy::agent::Agent;
 use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::by_name::ByName;
 use crate::daemon::proxy::captured::Capturing;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
-use crate::daemon::proxy::discovering::{Discovering, discover};
+use crate::daemon::proxy::discovering::{Discovering, Seeking};
 use crate::daemon::proxy::lan::{LanCapture, Lans};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
@@ -56,7 +57,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let registration = Wanted::read(&config)?;
     let daemon = Daemon::start(&setup.state, Role::Client)?;
     let scopes = Scopes::of(&config.capture)?;
-    let lans = find_lans(scopes.lans.clone(), &config).await?;
+    let lans = scopes::find_lans(scopes.lans.clone(), &config).await?;
     // Before anything is sent.
     let kill_switch = kill_switch(setup, args, &config).await?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
@@ -105,17 +106,6 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     served
 }
 
-/// The networks behind this machine. A kill switch opens them, so what is none is shut.
-async fn find_lans(interfaces: Vec<String>, config: &UpConfig) -> anyhow::Result<Option<Lans>> {
-    let found = Lans::find(interfaces, &config.links).await;
-    if found.is_err()
-        && let Err(error) = shut_refused(config).await
-    {
-        tracing::warn!("whether a kill switch that is on has a link open is not known: {error:#}");
-    }
-    found
-}
-
 /// The gateway, unless there is none or it is not wanted.
 fn target(
     setup: &Setup,
@@ -129,7 +119,7 @@ fn target(
         false => Target::find(setup, &setup.state, gateway, &config.links, rules)?,
     };
     if target.is_none() && is_needed {
-        return Err(Usage(LAN_WITHOUT_GATEWAY.to_owned()).into());
+        return Err(Usage(scopes::LAN_WITHOUT_GATEWAY.to_owned()).into());
     }
     if target.is_none() && !args.direct {
         tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
@@ -306,12 +296,17 @@ impl Serving<'_> {
         if !self.config.up.discover {
             return Ok(None);
         }
-        let links = ((self.links, self.rules), director);
-        let (rules, known) = (
-            self.connection_rules.clone(),
-            peering.map(|it| it.finder.clone()),
-        );
-        discover(self.setup, &self.config.up, links, rules, (choice, known)).map(Some)
+        let seeking = Seeking {
+            setup: self.setup,
+            config: &self.config.up,
+            links: (self.links, self.rules),
+            group: mount_point(),
+            director: director.clone(),
+            rules: self.connection_rules.clone(),
+            choice,
+            peers: peering.map(|it| it.finder.clone()),
+        };
+        seeking.start().map(Some)
     }
 
     /// Has this host found by its name, and finds others, where that is wanted.
@@ -399,8 +394,9 @@ impl Serving<'_> {
         let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.connection_rules.clone();
         let binds = move || rules.borrow().binds_askers();
-        let who = who.ok();
-        let who = who.map(|who| who.only_while(matters).needed_while(binds));
+        let who = who
+            .ok()
+            .map(|who| who.only_while(matters).needed_while(binds));
         let served = port.serve(dialer, who).await;
         if let Some(packets) = packets {
             packets.end().await;
@@ -442,7 +438,5 @@ impl Port<'_> {
     }
 }
 
-const LAN_WITHOUT_GATEWAY: &str = "--capture lan: needs a gateway that carries packets: enrol with \
-                                   one by --gateway, and leave --direct out";
 /// Longest time for a session to end in order.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

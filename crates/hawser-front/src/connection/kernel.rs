@@ -82,7 +82,7 @@ impl KernelPlaces {
             director,
             flows: BTreeMap::new(),
             unanswered: Unanswered::default(),
-            via: Arc::new(TcpVia::new(false)),
+            via: Arc::new(TcpVia::for_trials()),
             asking: JoinSet::new(),
             sound: Vec::new(),
             can_abort: true,

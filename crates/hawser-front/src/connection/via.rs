@@ -36,11 +36,19 @@ pub struct TcpVia {
 impl TcpVia {
     /// Connections that offer Multipath TCP, or do not.
     pub fn new(mptcp: bool) -> Self {
-        let options = SocketOptions {
+        Self::with(SocketOptions {
             mptcp,
             carries: Carries::OfProgram,
             ..SocketOptions::default()
-        };
+        })
+    }
+
+    /// Connections that only show whether links answer.
+    pub fn for_trials() -> Self {
+        Self::with(SocketOptions::default())
+    }
+
+    fn with(options: SocketOptions) -> Self {
         Self {
             options,
             routes: Routes::default(),

@@ -8,6 +8,7 @@
 //!
 //! Source: DBAS §II.A, the detection of the mode; BATCP §3.1, that both ends say they have it.
 
+mod bonded;
 mod servers;
 
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +32,7 @@ use super::names::Names;
 use super::peers::may_use_all_links;
 use super::pool::SessionPool;
 use crate::bonded::{BondDialer, Bonded};
-use crate::connection::{BondedServers, Origin};
+use crate::connection::Origin;
 use crate::destination::{Destination, Host};
 use crate::own_ports::at_peer;
 use crate::resolve::SystemResolver;
@@ -167,21 +168,6 @@ impl DiscoveredServers {
         self.shared.pool.opened()
     }
 
-    /// Servers that were found and that sessions are begun with.
-    pub fn found(&self) -> Vec<FoundServer> {
-        let running = self.shared.running();
-        let begun = self.shared.pool.clients().into_keys();
-        let pins: Vec<Pin> = begun.filter_map(|at| self.shared.pin(at)).collect();
-        let servers = self.shared.lock();
-        let found = pins.into_iter().map(|pin| FoundServer {
-            at: pin.at,
-            key: pin.key,
-            by_handshake: servers.has_offered(pin.at),
-            is_bonded: running.contains(&pin),
-        });
-        found.collect()
-    }
-
     /// Servers that connections go to without a session although they have said that they have
     /// Hawser, and why.
     pub fn not_bonded(&self) -> Vec<NotBonded> {
@@ -248,30 +234,7 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
     }
 }
 
-/// For connections that the kernel places.
-impl BondedServers for DiscoveredServers {
-    fn bonded(&self) -> Vec<SocketAddr> {
-        let running = self.shared.running().into_iter();
-        running.map(|pin| pin.at).collect()
-    }
-
-    fn note_placed(&self, at: SocketAddr) {
-        self.shared.look_for(at);
-    }
-}
-
 impl Shared {
-    /// The servers to which connections go over sessions now.
-    fn running(&self) -> Vec<Pin> {
-        let clients = self.pool.clients().into_iter();
-        let admitted = clients.filter(|(_, client)| client.is_admitted());
-        let pins = admitted.filter_map(|(at, _)| self.pin(at));
-        let is_its = |pin: &Pin| self.finder.known(pin.at.ip()) == Some(pin.key);
-        let (now, servers) = (Instant::now(), self.lock());
-        let of_use = |pin: &Pin| !servers.is_set_aside(pin.at, now);
-        pins.filter(|pin| is_its(pin) && of_use(pin)).collect()
-    }
-
     fn address_of(&self, destination: &Destination) -> Option<SocketAddr> {
         let address = match &destination.host {
             Host::Ip(address) => *address,

@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_capture::{Capture, CaptureError, RunGroup, Settings, Unruled};
+use hawser_front::bonded::BondDialer;
 use hawser_front::connection::KernelPlaces;
+use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::NameStub;
+use hawser_front::peer::{DiscoveredServers, Peers};
 use hawser_front::transport::Dialer;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::oneshot;
@@ -30,8 +33,25 @@ pub(super) struct Sources<'a> {
     pub(super) direct: &'a Direct,
     pub(super) links: Links,
     pub(super) rules: ConnectionRules,
+    /// Servers that connections go to over sessions with them, where such are looked for.
+    pub(super) discovered: Option<DiscoveredServers>,
     /// Answers what the program asks name servers.
     pub(super) names: NameStub,
+}
+
+impl Sources<'_> {
+    /// Opens connections over links, and by these ways besides.
+    pub(super) fn dialer(
+        &self,
+        gateway: Option<BondDialer>,
+        peers: Option<Peers>,
+    ) -> ConnectionDialer {
+        let dialer = self.direct.dialer(gateway, peers);
+        match &self.discovered {
+            Some(servers) => dialer.discovering(Arc::new(servers.clone())),
+            None => dialer,
+        }
+    }
 }
 
 impl Kernel {
@@ -42,13 +62,18 @@ impl Kernel {
         Ok(Self { capture, group })
     }
 
-    /// Runs the program in the group, each connection over the link that `policy` chooses.
+    /// Runs the program in the group, each connection over the link that `policy` chooses, but for
+    /// those to servers that are discovered.
     pub(super) async fn run(
         mut self,
         args: &RunArgs,
         policy: ConnectionPolicy,
         sources: Sources<'_>,
     ) -> anyhow::Result<ExitCode> {
+        if sources.discovered.is_some() {
+            let dialer = Arc::new(sources.dialer(None, None));
+            return self.run_bonded(args, dialer, (policy, None), sources).await;
+        }
         self.capture.set_settings(&Settings {
             unruled: Unruled::Direct,
             ..settings(policy)
@@ -57,15 +82,16 @@ impl Kernel {
     }
 
     /// Runs the program with those of its connections made by `dialer` that `usage` and the rules
-    /// have for the gateway, and each other one over the link that `policy` chooses.
+    /// have for the gateway, or that go to servers that were discovered, and each other one over
+    /// the link that `policy` chooses. Without a gateway there is no usage of it.
     pub(super) async fn run_bonded<D: Dialer>(
         mut self,
         args: &RunArgs,
         dialer: Arc<D>,
-        (policy, usage): (ConnectionPolicy, GatewayUse),
+        (policy, usage): (ConnectionPolicy, Option<GatewayUse>),
         sources: Sources<'_>,
     ) -> anyhow::Result<ExitCode> {
-        let server = redirect(&mut self.capture, &dialer, settings(policy), Some(usage)).await?;
+        let server = redirect(&mut self.capture, &dialer, settings(policy), usage).await?;
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async move {
             // Dropped or sent: either is the end.
@@ -85,6 +111,9 @@ impl Kernel {
             .context("can't start the program in a control group")?;
         let director = sources.direct.director();
         let mut places = KernelPlaces::new(self.capture, director)?;
+        if let Some(servers) = sources.discovered {
+            places.turn_to(Arc::new(servers));
+        }
         places.answer_names(sources.names);
         let rules = Arc::clone(&sources.rules.borrow());
         places.fill(&rules).await?;

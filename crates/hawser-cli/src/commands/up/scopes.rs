@@ -1,7 +1,9 @@
 //! What `--capture` names.
 
-use hawser_config::CaptureScope;
+use hawser_config::{CaptureScope, UpConfig};
 
+use crate::client::kill_switch::shut_refused;
+use crate::daemon::proxy::lan::Lans;
 use crate::setup::Usage;
 
 /// Whose traffic is captured, by what takes it.
@@ -36,3 +38,20 @@ impl Scopes {
         Ok(scopes)
     }
 }
+
+/// The networks behind this machine. A kill switch opens them, so what is none is shut.
+pub(super) async fn find_lans(
+    interfaces: Vec<String>,
+    config: &UpConfig,
+) -> anyhow::Result<Option<Lans>> {
+    let found = Lans::find(interfaces, &config.links).await;
+    if found.is_err()
+        && let Err(error) = shut_refused(config).await
+    {
+        tracing::warn!("whether a kill switch that is on has a link open is not known: {error:#}");
+    }
+    found
+}
+
+pub(super) const LAN_WITHOUT_GATEWAY: &str = "--capture lan: needs a gateway that carries packets: enrol with \
+                                   one by --gateway, and leave --direct out";

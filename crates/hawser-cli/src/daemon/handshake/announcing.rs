@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_capture::{
     Announcement, Avoidance, CaptureError, Discoveries, Discovery, Learnt, Middleboxes, Outcome,
-    mount_point,
 };
 use hawser_control::NotAskedStatus;
 use hawser_front::connection::SharedDirector;
@@ -23,8 +23,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Announces this host in the SYNs of programs, of the whole system and of those that this process
-/// makes for them, for as long as it lives. Hawser's own connections say nothing.
+/// Announces this host in the SYNs of programs, and in those that this process makes for them, for
+/// as long as it lives. Hawser's own connections say nothing.
 pub(crate) struct Announcing {
     shared: Arc<Shared>,
     following: AbortHandle,
@@ -40,9 +40,13 @@ struct Shared {
 }
 
 impl Announcing {
-    /// Begins. Returns what handshakes say, too. `director` knows the links and their networks.
-    pub(crate) fn start(director: SharedDirector) -> Result<(Self, Handshakes), CaptureError> {
-        let mut discovery = Discovery::start(&mount_point()?)?;
+    /// Begins, for the programs of the control group at `group`. Returns what handshakes say, too.
+    /// `director` knows the links and their networks.
+    pub(crate) fn start(
+        group: &Path,
+        director: SharedDirector,
+    ) -> Result<(Self, Handshakes), CaptureError> {
+        let mut discovery = Discovery::start(group)?;
         let learnt = discovery.discoveries()?.ok_or(CaptureError::EventsTaken)?;
         let shared = Arc::new(Shared {
             discovery: Mutex::new(discovery),

@@ -1,8 +1,10 @@
 //! Servers that `hawser up --discover` finds Hawser on.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use hawser_capture::CaptureError;
 use hawser_config::{DEFAULT_FRONT_PORT, UpConfig};
 use hawser_front::connection::SharedDirector;
 use hawser_front::peer::{
@@ -26,55 +28,68 @@ pub(crate) struct Discovering {
     pub(crate) announcing: Option<Arc<Announcing>>,
 }
 
-/// Begins to look for them over `links`, as `config` says; sessions with them begin with what is
-/// chosen then. Hosts that this one has enrolled with are left alone, also where only `peers` knows
-/// that one is at an address.
-pub(crate) fn discover(
-    setup: &Setup,
-    config: &UpConfig,
-    (links, director): ((&Links, &Arc<LinkRuleStore>), &SharedDirector),
-    rules: ConnectionRules,
-    (choice, peers): (&Choice, Option<PeerFinder>),
-) -> anyhow::Result<Discovering> {
-    let connect = OverOneLink::new(&config.links, links);
-    let clients = PeerClients::new(setup, &config.links, links, choice);
-    setup.state.prepare()?;
-    let enrolled = ClientStore::open(&setup.state)?;
-    let settings = PeerSettings {
-        keep_missing: setup.config.connection.peer_retry,
-        ..PeerSettings::at_port(DEFAULT_FRONT_PORT)
-    };
-    let (announcing, handshakes) = announce(director);
-    let servers = DiscoveredServers::start(DiscoverySettings {
-        finder: PeerFinder::of_anyone(connect, settings),
-        pins: PinStore::open(&setup.state)?,
-        start: Box::new(move |pin, identity| {
-            let door = SocketAddr::new(pin.at.ip(), DEFAULT_FRONT_PORT);
-            let door = HostPort::try_from(door).into_iter().collect();
-            clients.start_as(identity, pin.key, door)
-        }),
-        is_enrolled: Box::new(move |at| {
-            if let Err(error) = enrolled.reload_if_changed() {
-                tracing::debug!(%error, "the list of gateways is as it was");
-            }
-            let is_peer = peers.as_ref().is_some_and(|it| it.known(at).is_some());
-            is_peer || enrolled.gateways().iter().any(|it| is_of(it, at))
-        }),
-        rules,
-        require_bonded: config.require_bonded,
-        handshakes,
-    });
-    tracing::info!("Hawser is looked for on the servers that connections go to");
-    Ok(Discovering {
-        servers,
-        announcing: announcing.map(Arc::new),
-    })
+/// What looks for them, and with what.
+pub(crate) struct Seeking<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) config: &'a UpConfig,
+    pub(crate) links: (&'a Links, &'a Arc<LinkRuleStore>),
+    /// The control group whose programs' handshakes ask.
+    pub(crate) group: Result<PathBuf, CaptureError>,
+    pub(crate) director: SharedDirector,
+    pub(crate) rules: ConnectionRules,
+    /// Sessions begin with what is chosen then.
+    pub(crate) choice: &'a Choice,
+    /// Knows peers; where it knows one at an address, the host there is left alone.
+    pub(crate) peers: Option<PeerFinder>,
+}
+
+impl Seeking<'_> {
+    /// Begins. Hosts that this one has enrolled with are left alone.
+    pub(crate) fn start(self) -> anyhow::Result<Discovering> {
+        let (config, peers) = (self.config, self.peers);
+        let connect = OverOneLink::new(&config.links, self.links);
+        let clients = PeerClients::new(self.setup, &config.links, self.links, self.choice);
+        self.setup.state.prepare()?;
+        let enrolled = ClientStore::open(&self.setup.state)?;
+        let settings = PeerSettings {
+            keep_missing: self.setup.config.connection.peer_retry,
+            ..PeerSettings::at_port(DEFAULT_FRONT_PORT)
+        };
+        let (announcing, handshakes) = announce(self.group, self.director);
+        let servers = DiscoveredServers::start(DiscoverySettings {
+            finder: PeerFinder::of_anyone(connect, settings),
+            pins: PinStore::open(&self.setup.state)?,
+            start: Box::new(move |pin, identity| {
+                let door = SocketAddr::new(pin.at.ip(), DEFAULT_FRONT_PORT);
+                let door = HostPort::try_from(door).into_iter().collect();
+                clients.start_as(identity, pin.key, door)
+            }),
+            is_enrolled: Box::new(move |at| {
+                if let Err(error) = enrolled.reload_if_changed() {
+                    tracing::debug!(%error, "the list of gateways is as it was");
+                }
+                let is_peer = peers.as_ref().is_some_and(|it| it.known(at).is_some());
+                is_peer || enrolled.gateways().iter().any(|it| is_of(it, at))
+            }),
+            rules: self.rules,
+            require_bonded: config.require_bonded,
+            handshakes,
+        });
+        tracing::info!("Hawser is looked for on the servers that connections go to");
+        Ok(Discovering {
+            servers,
+            announcing,
+        })
+    }
 }
 
 /// Has handshakes tell of servers, where that can be.
-fn announce(director: &SharedDirector) -> (Option<Announcing>, Option<Handshakes>) {
-    match Announcing::start(director.clone()) {
-        Ok((announcing, handshakes)) => (Some(announcing), Some(handshakes)),
+fn announce(
+    group: Result<PathBuf, CaptureError>,
+    director: SharedDirector,
+) -> (Option<Arc<Announcing>>, Option<Handshakes>) {
+    match group.and_then(|group| Announcing::start(&group, director)) {
+        Ok((announcing, handshakes)) => (Some(Arc::new(announcing)), Some(handshakes)),
         Err(error) => {
             tracing::warn!(
                 %error,

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::super::clients::{Done, is_without, noise, run};
+use super::super::clients::{Done, Family, is_without, noise, run};
 use super::super::network::SERVER;
 use super::super::program::{Daemon, kernel_captures, until};
 use super::{FILE, OTHER, PLAIN, Stage};
@@ -63,6 +63,35 @@ fn a_captured_connection_asks_in_its_handshake_alone_and_later_ones_go_over_both
 }
 
 #[test]
+fn one_program_alone_has_it_too() {
+    let test = "one_program_alone_has_it_too";
+    let Some(stage) = captured(test) else {
+        return;
+    };
+    let server = stage.serve();
+    stage.nginx.put("little", b"x");
+    let script = format!("while curl --silent --fail http://{SERVER}:{PLAIN}/little; do :; done");
+    let mut hawser = stage.network.client.command(env!("CARGO_BIN_EXE_hawser"));
+    hawser.arg("--state").arg(stage.place.path("client"));
+    hawser.args([
+        "run",
+        "--via",
+        "kernel",
+        "--discover",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    hawser.stdin(Stdio::null()).stdout(Stdio::null());
+    let said = std::fs::File::create(stage.place.path("run.err")).unwrap();
+    let _running = Family::start(hawser.stderr(said));
+    let said = || super::super::program::read(&stage.place.path("run.err"));
+    until("one is bonded", || stage.front("connected") > 0, said);
+    server.end();
+}
+
+#[test]
 fn a_server_without_hawser_gets_no_packet_more() {
     let test = "a_server_without_hawser_gets_no_packet_more";
     let Some(stage) = captured(test) else {
@@ -113,9 +142,7 @@ fn what_drops_the_option_costs_one_repetition_until_the_network_is_another() {
     let fetch = || assert_eq!(stage.fetch(PLAIN, "little").out(), b"x", "{}", up.log());
     let wire = Wire::tap(&stage);
     fetch();
-    let handshakes = wire.handshakes(PLAIN);
-    let asks: Vec<bool> = handshakes.iter().map(|it| it.has_ours).collect();
-    assert_eq!(asks, [true, false, false], "SYN, SYN, SYN-ACK");
+    assert_repeated_once(&wire.handshakes(PLAIN));
     let both_links = || {
         fetch();
         let not_asked = stage.connections()["not_asked"].clone();
@@ -136,13 +163,14 @@ fn what_drops_the_option_costs_one_repetition_until_the_network_is_another() {
         fetch();
     }
     let later = wire.handshakes(PLAIN)[seen..].to_vec();
-    assert_eq!((asked(), later.len()), (before, 8), "nothing is repeated");
+    assert_eq!(asked(), before);
+    assert_not_repeated(&later);
     // The same link leads to another network.
     stage.network.server.ip("address add 10.7.9.1/24 dev far1");
     for change in [
         "address add 10.7.9.2/24 dev up1",
         "address del 10.7.1.2/24 dev up1",
-        "route add default via 10.7.9.1 dev up1 metric 101",
+        "route replace default via 10.7.9.1 dev up1 metric 101",
     ] {
         stage.network.client.ip(change);
     }
@@ -153,6 +181,33 @@ fn what_drops_the_option_costs_one_repetition_until_the_network_is_another() {
     until("it is asked anew", is_asked_anew, || up.log());
     up.end();
     server.end();
+}
+
+/// One asked, and was repeated without. Beside it there may be connections that show whether links
+/// answer.
+fn assert_repeated_once(handshakes: &[Handshake]) {
+    let mut asking = handshakes.iter().filter(|it| it.has_ours);
+    let (first, second) = (asking.next().unwrap(), asking.next());
+    assert_eq!(second, None, "{handshakes:?}");
+    let its = handshakes.iter().filter(|it| it.client == first.client);
+    let asks: Vec<bool> = its.map(|it| it.has_ours).collect();
+    assert_eq!(asks, [true, false, false], "SYN, SYN, SYN-ACK");
+}
+
+fn assert_not_repeated(handshakes: &[Handshake]) {
+    let mut clients: Vec<&String> = handshakes
+        .iter()
+        .filter(|it| !it.is_answer)
+        .map(|it| &it.client)
+        .collect();
+    let syns = clients.len();
+    clients.sort();
+    clients.dedup();
+    assert_eq!(
+        (clients.len(), syns >= 4),
+        (syns, true),
+        "none is repeated: {handshakes:?}"
+    );
 }
 
 #[test]
@@ -241,6 +296,8 @@ struct Wire<'a> {
 /// A SYN or SYN-ACK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Handshake {
+    /// Address and port of the client.
+    client: String,
     is_answer: bool,
     has_ours: bool,
     /// The names and sizes of its other options, and the values that are not by chance.
@@ -312,14 +369,19 @@ impl Handshake {
         if !is_answer && !line.contains("Flags [S]") {
             return None;
         }
-        let (_, options) = line.split_once("options [")?;
+        let (ends, rest) = line.split_once(": Flags")?;
+        let mut ends = ends.rsplit(' ').filter(|it| *it != ">");
+        let (to, from) = (ends.next()?, ends.next()?);
+        let (_, options) = rest.split_once("options [")?;
         let options = options.split(']').next()?.split(',');
         let others = options.filter(|it| !it.starts_with(OURS) && *it != "nop" && *it != "eol");
         let name = |option: &str| match option.starts_with("TS ") {
             true => "TS".to_owned(),
             false => option.to_owned(),
         };
+        let client = if is_answer { to } else { from }.to_owned();
         Some(Self {
+            client,
             is_answer,
             has_ours: line.contains(OURS),
             options: others.map(name).collect(),

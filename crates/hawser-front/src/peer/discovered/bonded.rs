@@ -1,0 +1,52 @@
+//! The servers with which there are sessions.
+
+use std::net::SocketAddr;
+
+use hawser_net::store::Pin;
+use tokio::time::Instant;
+
+use super::servers::FoundServer;
+use super::{DiscoveredServers, Shared};
+use crate::connection::BondedServers;
+
+impl DiscoveredServers {
+    /// Servers that were found and that sessions are begun with.
+    pub fn found(&self) -> Vec<FoundServer> {
+        let running = self.shared.running();
+        let begun = self.shared.pool.clients().into_keys();
+        let pins: Vec<Pin> = begun.filter_map(|at| self.shared.pin(at)).collect();
+        let servers = self.shared.lock();
+        let found = pins.into_iter().map(|pin| FoundServer {
+            at: pin.at,
+            key: pin.key,
+            by_handshake: servers.has_offered(pin.at),
+            is_bonded: running.contains(&pin),
+        });
+        found.collect()
+    }
+}
+
+/// For connections that the kernel places.
+impl BondedServers for DiscoveredServers {
+    fn bonded(&self) -> Vec<SocketAddr> {
+        let running = self.shared.running().into_iter();
+        running.map(|pin| pin.at).collect()
+    }
+
+    fn note_placed(&self, at: SocketAddr) {
+        self.shared.look_for(at);
+    }
+}
+
+impl Shared {
+    /// The servers to which connections go over sessions now.
+    fn running(&self) -> Vec<Pin> {
+        let clients = self.pool.clients().into_iter();
+        let admitted = clients.filter(|(_, client)| client.is_admitted());
+        let pins = admitted.filter_map(|(at, _)| self.pin(at));
+        let is_its = |pin: &Pin| self.finder.known(pin.at.ip()) == Some(pin.key);
+        let (now, servers) = (Instant::now(), self.lock());
+        let of_use = |pin: &Pin| !servers.is_set_aside(pin.at, now);
+        pins.filter(|pin| is_its(pin) && of_use(pin)).collect()
+    }
+}
