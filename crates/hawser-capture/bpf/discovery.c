@@ -17,7 +17,16 @@ TABLE(SOCKETS, BPF_MAP_TYPE_LRU_HASH, 8, 4, 16384, 0);
 /* Until when there is no option to a destination. */
 TABLE(AVOIDED, BPF_MAP_TYPE_LRU_HASH, sizeof(struct avoided_key), 8, 8192, 0);
 TABLE(ATTEMPTS, BPF_MAP_TYPE_LRU_HASH, 8, sizeof(struct attempt), 16384, 0);
+/* What came of the option of a socket that was to say it. */
+TABLE(ANSWERS, BPF_MAP_TYPE_LRU_HASH, 8, sizeof(struct learnt), 4096, 0);
 HASH(FRONTED, __u32, struct fronted, 1024);
+/* Addresses of this host. */
+HASH(OWN, struct own, __u32, 4096);
+/* Hawser's listener for diverted SYNs of IPv4, and the one of IPv6. The kernel takes a socket out
+ * that is closed. No other socket can be in its place, whatever port it listens on. */
+TABLE(LISTENERS, BPF_MAP_TYPE_SOCKMAP, 4, 4, 2, 0);
+/* The same by cookie, before they listen. */
+TABLE(LISTENING, BPF_MAP_TYPE_LRU_HASH, 8, 4, 64, 0);
 /* SYNs that were diverted, by the first eight bytes of TCP's header: ports and sequence number. */
 TABLE(DIVERTED, BPF_MAP_TYPE_LRU_HASH, 8, 4, 16384, 0);
 TABLE(TALLY, BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, TALLIES, 0);
@@ -31,6 +40,7 @@ TABLE(LEARNT, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 18, 0);
 #define IPV6_HEADER 40
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
+#define PACKET_HOST 0
 /* The next program of the interface, if any, has its say too. */
 #define NEXT (-1)
 #define CALLBACKS (BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG)
@@ -80,8 +90,8 @@ static __always_inline void remote_of(struct bpf_sock_ops *ctx, __u32 *remote)
 	}
 }
 
-/* Returns what the SYN to this destination has to say. */
-static __always_inline __u32 offer_to(__u64 cookie, const struct attempt *attempt,
+/* Returns what the SYN of this attempt has to say. */
+static __always_inline __u32 offer_of(__u64 cookie, struct attempt *attempt,
 				      const struct announcing *settings)
 {
 	struct peer_key key = { .port = attempt->port };
@@ -91,6 +101,7 @@ static __always_inline __u32 offer_to(__u64 cookie, const struct attempt *attemp
 	if (offer) {
 		found = *offer;
 		bpf_map_delete_elem(&SOCKETS, &cookie);
+		attempt->by_socket = 1;
 		return found;
 	}
 	__builtin_memcpy(key.remote, attempt->remote, sizeof(key.remote));
@@ -155,7 +166,7 @@ static __always_inline void on_connect(struct bpf_sock_ops *ctx)
 	remote_of(ctx, (__u32 *)attempt.remote);
 	attempt.port = bpf_ntohl(ctx->remote_port);
 	attempt.link = sk->bound_dev_if;
-	offer = offer_to(cookie, &attempt, settings);
+	offer = offer_of(cookie, &attempt, settings);
 	if (offer == OFFER_NONE || offer >= OFFERS || is_avoided(&attempt))
 		return;
 	ask(settings, offer, &attempt);
@@ -176,33 +187,32 @@ static __always_inline void forget(struct bpf_sock_ops *ctx)
 	bpf_map_delete_elem(&ATTEMPTS, &cookie);
 }
 
+/* Tells the daemon what came of an option; and whoever made the socket, if that one asked. */
 static __always_inline void report(struct bpf_sock_ops *ctx, const struct attempt *attempt,
 				   __u32 kind)
 {
-	__u64 cookie = bpf_get_socket_cookie(ctx);
-	struct learnt *learnt = bpf_ringbuf_reserve(&LEARNT, sizeof(*learnt), 0);
+	struct learnt learnt = {
+		.cookie = bpf_get_socket_cookie(ctx),
+		.at = bpf_ktime_get_ns(),
+		.kind = kind,
+		.attempt = *attempt,
+	};
 	const __u8 *data, *end;
 
-	if (!learnt) {
-		tally(TALLY_LOST_EVENTS);
-		return;
-	}
-	__builtin_memset(learnt, 0, sizeof(*learnt));
-	learnt->cookie = cookie;
-	learnt->at = bpf_ktime_get_ns();
-	learnt->kind = kind;
-	learnt->attempt = *attempt;
 	if (kind == LEARNT_ANSWERED) {
 		data = (const __u8 *)(unsigned long)ctx->skb_data;
 		end = (const __u8 *)(unsigned long)ctx->skb_data_end;
 		for (int i = 0; i < OPTIONS; i += 4) {
 			if (data + TCP_HEADER + i + 4 > end)
 				break;
-			*(__u32 *)(learnt->options + i) = *(const __u32 *)(data + TCP_HEADER + i);
-			learnt->length = i + 4;
+			*(__u32 *)(learnt.options + i) = *(const __u32 *)(data + TCP_HEADER + i);
+			learnt.length = i + 4;
 		}
+		if (attempt->by_socket)
+			bpf_map_update_elem(&ANSWERS, &learnt.cookie, &learnt, BPF_ANY);
 	}
-	bpf_ringbuf_submit(learnt, 0);
+	if (bpf_ringbuf_output(&LEARNT, &learnt, sizeof(learnt), 0))
+		tally(TALLY_LOST_EVENTS);
 }
 
 /* Only the first SYN has the option: what comes again may come for its sake. */
@@ -323,9 +333,11 @@ static __always_inline void on_established(struct bpf_sock_ops *ctx)
 
 static __always_inline void on_listen(struct bpf_sock_ops *ctx)
 {
+	__u64 cookie = bpf_get_socket_cookie(ctx);
 	__u32 port = ctx->local_port;
 
-	if (announcing(ctx) && bpf_map_lookup_elem(&FRONTED, &port))
+	if (announcing(ctx) && (bpf_map_lookup_elem(&FRONTED, &port) ||
+				bpf_map_lookup_elem(&LISTENING, &cookie)))
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
 						       BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
@@ -428,28 +440,43 @@ static __always_inline int read_syn(struct __sk_buff *packet, struct syn *syn)
 					    BPF_HDR_START_NET);
 }
 
-/* Finds the socket for the packet, as if it went to this port, in network order. */
-static __always_inline struct bpf_sock *socket_at(struct __sk_buff *packet, struct syn *syn,
-						  __u16 port)
+/* Tells whether the packet is for this host, and not for one behind it. Neither the kind of frame
+ * nor the kernel's routes tell: hosts behind a bridge of ports, and those that share a link's address
+ * of Ethernet, have frames of the same kind; and routes are only told where the kernel forwards.
+ *
+ * A packet with the tag of a VLAN comes again at the device of that VLAN, which may be another
+ * namespace's. */
+static __always_inline int is_ours(struct __sk_buff *packet, const struct syn *syn)
 {
+	struct own own = {};
+
+	if (packet->pkt_type != PACKET_HOST || packet->vlan_present)
+		return 0;
 	if (syn->ipv6) {
-		__builtin_memcpy(&syn->names.ipv6.sport, syn->tcp, 2);
-		syn->names.ipv6.dport = port;
-		return bpf_skc_lookup_tcp(packet, &syn->names, sizeof(syn->names.ipv6),
-					  BPF_F_CURRENT_NETNS, 0);
+		__builtin_memcpy(own.address, syn->names.ipv6.daddr, 16);
+	} else {
+		own.address[10] = 0xff;
+		own.address[11] = 0xff;
+		__builtin_memcpy(own.address + 12, &syn->names.ipv4.daddr, 4);
 	}
-	__builtin_memcpy(&syn->names.ipv4.sport, syn->tcp, 2);
-	syn->names.ipv4.dport = port;
-	return bpf_skc_lookup_tcp(packet, &syn->names, sizeof(syn->names.ipv4),
-				  BPF_F_CURRENT_NETNS, 0);
+	return bpf_map_lookup_elem(&OWN, &own) != 0;
 }
 
 /* Tells whether the connection is there already, so that this SYN is one that was sent again. */
-static __always_inline int is_repeated(struct __sk_buff *packet, struct syn *syn, __u16 port)
+static __always_inline int is_repeated(struct __sk_buff *packet, struct syn *syn)
 {
-	struct bpf_sock *sk = socket_at(packet, syn, port);
+	struct bpf_sock *sk;
 	__u32 state;
 
+	if (syn->ipv6) {
+		__builtin_memcpy(&syn->names.ipv6.sport, syn->tcp, 4);
+		sk = bpf_skc_lookup_tcp(packet, &syn->names, sizeof(syn->names.ipv6),
+					BPF_F_CURRENT_NETNS, 0);
+	} else {
+		__builtin_memcpy(&syn->names.ipv4.sport, syn->tcp, 4);
+		sk = bpf_skc_lookup_tcp(packet, &syn->names, sizeof(syn->names.ipv4),
+					BPF_F_CURRENT_NETNS, 0);
+	}
 	if (!sk)
 		return 0;
 	state = sk->state;
@@ -458,9 +485,9 @@ static __always_inline int is_repeated(struct __sk_buff *packet, struct syn *syn
 }
 
 /* Gives SYNs that want their connection bonded to Hawser's listener. Later packets find the
- * connection by themselves. */
+ * connection by themselves. Its name tells what a daemon that was killed has left. */
 SEC("classifier")
-int divert(struct __sk_buff *packet)
+int hawser_divert(struct __sk_buff *packet)
 {
 	__u8 answer[ANSWER_ROOM] = {};
 	const struct fronted *row;
@@ -472,18 +499,20 @@ int divert(struct __sk_buff *packet)
 		return NEXT;
 	port = syn.tcp[2] << 8 | syn.tcp[3];
 	row = bpf_map_lookup_elem(&FRONTED, &port);
-	if (!row || !row->on || row->bonds != BONDS_DIVERTED)
+	if (!row || !row->on || row->bonds != BONDS_DIVERTED || !is_ours(packet, &syn))
 		return NEXT;
 	length = answer_to(syn.options, syn.end, row, 1, answer);
-	if (!is_bond(answer, length) || is_repeated(packet, &syn, bpf_htons(port)))
+	if (!is_bond(answer, length) || is_repeated(packet, &syn))
 		return NEXT;
-	listener = socket_at(packet, &syn, bpf_htons(row->listener));
+	listener = bpf_map_lookup_elem(&LISTENERS, &syn.ipv6);
 	if (!listener)
 		return NEXT;
-	if (listener->state == BPF_TCP_LISTEN &&
-	    !bpf_map_update_elem(&DIVERTED, &syn.head, &one, BPF_ANY) &&
-	    bpf_sk_assign(packet, listener, 0))
-		bpf_map_delete_elem(&DIVERTED, &syn.head);
+	if (!bpf_map_update_elem(&DIVERTED, &syn.head, &one, BPF_ANY)) {
+		if (bpf_sk_assign(packet, listener, 0))
+			bpf_map_delete_elem(&DIVERTED, &syn.head);
+		else
+			tally(TALLY_DIVERTED);
+	}
 	bpf_sk_release(listener);
 	return NEXT;
 }

@@ -34,19 +34,23 @@ struct avoided_key {
 	__u32 link;
 };
 
+/* An address of this host. */
+struct own {
+	__u8 address[16];
+};
+
 /* A port whose service can be reached over all links. */
 struct fronted {
 	__u8 answer[ANSWER_ROOM]; /* binary form; the SYN's connection is put in */
 	__u8 paper[8];
-	__u32 bonds;    /* BONDS_ */
-	__u32 listener; /* the port to which they are diverted */
-	__u32 on;       /* 0: no longer; its listener's callbacks are still switched on and off */
+	__u32 bonds; /* BONDS_ */
+	__u32 on;    /* 0: no longer; its listener's callbacks are still switched on and off */
 };
 
 /* What becomes of SYNs that want their connection bonded. */
 #define BONDS_NONE 0u     /* they go to the service, as all others do */
 #define BONDS_HERE 1u     /* Hawser itself listens on the port */
-#define BONDS_DIVERTED 2u /* Hawser listens on another port, and gets them there */
+#define BONDS_DIVERTED 2u /* Hawser's own listener, LISTENERS, gets them */
 
 /* A connection whose SYN carries the option, by its socket's cookie. */
 struct attempt {
@@ -57,7 +61,7 @@ struct attempt {
 	__u32 written;   /* 1: the SYN has left with the option */
 	__u32 repeated;  /* 1: nothing came in time, and the SYN went again without it */
 	__u16 port;
-	__u16 unused;
+	__u16 by_socket; /* 1: the socket itself was to say this, so its answer is kept for it */
 };
 
 #define LEARNT_ANSWERED 0u /* the SYN-ACK came, with these options */
@@ -78,6 +82,7 @@ struct learnt {
 #define TALLY_NO_ROOM 2u     /* SYNs and SYN-ACKs whose other options left no room */
 #define TALLY_ANSWERED 3u    /* SYN-ACKs that answered the option */
 #define TALLY_UNANSWERED 4u  /* SYN-ACKs of fronted ports that answered none */
-#define TALLIES 5
+#define TALLY_DIVERTED 5u    /* SYNs that were given to Hawser's listener */
+#define TALLIES 6
 
 #endif

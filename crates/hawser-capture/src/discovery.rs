@@ -1,5 +1,7 @@
 //! Capability in the handshake: which servers can bond is found out with the SYN.
 
+mod asking;
+mod diverting;
 mod learnt;
 mod listeners;
 mod middleboxes;
@@ -8,24 +10,27 @@ mod options;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
-use aya::programs::{CgroupAttachMode, Program, SchedClassifier, SockOps, TcAttachType, tc};
+use aya::programs::{CgroupAttachMode, Program, SockOps};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use hawser_types::LinkIndex;
 
 use crate::CaptureError;
-use crate::attach::{check_kernel, has_tcx, open_group, with_log_if_refused};
+use crate::attach::{check_kernel, open_group, with_log_if_refused};
 use crate::maps::{missing_is_fine, replace, take};
 use crate::sys::{self, Ring};
 use crate::tables::{self, AnnouncingRow, AvoidedKey, FrontedRow, PeerKey};
 
+pub use asking::Asking;
 pub use learnt::{Discoveries, Learnt, Outcome};
 pub use middleboxes::{Avoidance, Middleboxes};
 pub use options::{Announcement, Bonds, FrontedPort};
+
+use diverting::Diverting;
 
 /// The programs in the kernel that tell servers in the SYN that this host can bond, and answer such
 /// SYNs.
@@ -41,6 +46,8 @@ pub struct Discovery {
     /// The loaded programs and their attachments.
     programs: Ebpf,
     tables: Tables,
+    asking: Asking,
+    diverting: Diverting,
     row: AnnouncingRow,
     events: Option<Ring>,
 }
@@ -48,7 +55,6 @@ pub struct Discovery {
 struct Tables {
     announcing: Array<MapData, AnnouncingRow>,
     destinations: HashMap<MapData, PeerKey, u32>,
-    sockets: HashMap<MapData, u64, u32>,
     avoided: HashMap<MapData, AvoidedKey, u64>,
     fronted: HashMap<MapData, u32, FrontedRow>,
     /// The same for a program that is made later.
@@ -65,6 +71,8 @@ pub struct DiscoveryCounts {
     pub answered: u64,
     /// SYN-ACKs of fronted ports without it: the SYN had none, or they were sent again.
     pub unanswered: u64,
+    /// SYNs that were diverted.
+    pub diverted: u64,
     /// SYNs and SYN-ACKs whose other options left no room.
     pub no_room: u64,
     /// Events lost for lack of room.
@@ -87,6 +95,8 @@ impl Discovery {
     fn load(group: &File, words: VerifierLogLevel) -> Result<Self, CaptureError> {
         let mut programs = EbpfLoader::new().verifier_log_level(words).load(OBJECT)?;
         let mut tables = Tables::of(&mut programs)?;
+        let asking = Asking::of(&mut programs)?;
+        let diverting = Diverting::of(&mut programs)?;
         let events = Ring(RingBuf::try_from(take(&mut programs, "LEARNT")?)?);
         let socket =
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(CaptureError::system("a socket"))?;
@@ -103,6 +113,8 @@ impl Discovery {
         Ok(Self {
             programs,
             tables,
+            asking,
+            diverting,
             row,
             events: Some(events),
         })
@@ -144,10 +156,12 @@ impl Discovery {
         socket: impl AsFd,
         says: Option<Announcement>,
     ) -> Result<(), CaptureError> {
-        let cookie =
-            sys::socket_cookie(socket).map_err(CaptureError::system("a socket's cookie"))?;
-        let number = says.map_or(0, Announcement::number);
-        Ok(self.tables.sockets.insert(cookie, number, 0)?)
+        self.asking.announce_on(socket, says)
+    }
+
+    /// Returns what asks for sockets without this.
+    pub fn asking(&self) -> Asking {
+        self.asking.clone()
     }
 
     /// Sends no option where [`Middleboxes`] says so.
@@ -177,8 +191,7 @@ impl Discovery {
     pub fn set_fronted(&mut self, ports: &[FrontedPort]) -> Result<(), CaptureError> {
         // A listener keeps its callbacks, and sockets that it accepts are still to lose them.
         let earlier: Vec<u32> = self.tables.fronted.keys().collect::<Result<_, _>>()?;
-        let listeners = ports.iter().filter_map(|port| port.bonds.listener());
-        let off = earlier.into_iter().chain(listeners.map(u32::from));
+        let off = earlier.into_iter();
         let mut rows: BTreeMap<u32, FrontedRow> = off.map(|it| (it, Default::default())).collect();
         for port in ports {
             rows.insert(port.port.into(), port.row()?);
@@ -192,18 +205,39 @@ impl Discovery {
         listeners::switch_on(self.tables.fronted_table.as_fd())
     }
 
-    /// Diverts what [`Bonds::Diverted`] says on this interface too, until this is dropped.
+    /// Begins to listen for connections that are diverted, one listener for each family that this
+    /// host has; those of an earlier call get none any more. They have the addresses and ports
+    /// that clients asked for. Nothing else reaches the listeners but what connects on this
+    /// machine to their own ports, at the loopback address.
+    pub fn listen(&mut self) -> Result<Vec<TcpListener>, CaptureError> {
+        self.diverting.listen()
+    }
+
+    /// Sets the addresses of this host: nothing that is for other hosts is diverted. Replaces the
+    /// earlier set; those beyond 2048 are left out.
+    pub fn set_own_addresses(
+        &mut self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<(), CaptureError> {
+        self.diverting.set_own_addresses(addresses)
+    }
+
+    /// Diverts what [`Bonds::Diverted`] says on this interface too, until this is dropped or
+    /// [`Self::stop_diverting_on`]. An interface that is another one of the same name by now has to
+    /// be named again.
     pub fn divert_on(&mut self, interface: &str) -> Result<(), CaptureError> {
-        if !has_tcx() {
-            // It may be there already, also for others, and stays.
-            let _ = tc::qdisc_add_clsact(interface);
-        }
-        let divert: &mut SchedClassifier = program(&mut self.programs, DIVERT)?.try_into()?;
-        if divert.fd().is_err() {
-            divert.load()?;
-        }
-        divert.attach(interface, TcAttachType::Ingress)?;
-        Ok(())
+        self.diverting.divert_on(&mut self.programs, interface)
+    }
+
+    /// Diverts nothing on this interface any more, if it still exists.
+    pub fn stop_diverting_on(&mut self, interface: &str) -> Result<(), CaptureError> {
+        self.diverting.stop_on(&mut self.programs, interface)
+    }
+
+    /// As [`Self::divert_on`] in the way of kernels before 6.6, which takes away what a daemon that was killed
+    /// has left on the interface. What other programs have there stays.
+    pub fn divert_by_filter_on(&mut self, interface: &str) -> Result<(), CaptureError> {
+        self.diverting.filter_on(&mut self.programs, interface)
     }
 
     /// Returns the stream of what handshakes have shown; `None` the second time. Needs a tokio
@@ -224,6 +258,7 @@ impl Discovery {
             no_room: count(2)?,
             answered: count(3)?,
             unanswered: count(4)?,
+            diverted: count(5)?,
         })
     }
 }
@@ -239,7 +274,6 @@ impl Tables {
             fronted_table: fronted_table.map_err(CaptureError::system("a table"))?,
             announcing: Array::try_from(take(programs, "ANNOUNCING")?)?,
             destinations: HashMap::try_from(take(programs, "DESTINATIONS")?)?,
-            sockets: HashMap::try_from(take(programs, "SOCKETS")?)?,
             avoided: HashMap::try_from(take(programs, "AVOIDED")?)?,
             fronted: HashMap::try_from(fronted)?,
             tally: PerCpuArray::try_from(take(programs, "TALLY")?)?,
@@ -263,6 +297,5 @@ fn program<'a>(
 }
 
 const HANDSHAKE: &str = "handshake";
-const DIVERT: &str = "divert";
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/discovery.o");

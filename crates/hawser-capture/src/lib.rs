@@ -65,8 +65,8 @@ mod tables;
 pub use apply::RulesInForce;
 pub use capture::{Capture, Counts};
 pub use discovery::{
-    Announcement, Avoidance, Bonds, Discoveries, Discovery, DiscoveryCounts, FrontedPort, Learnt,
-    Middleboxes, Outcome,
+    Announcement, Asking, Avoidance, Bonds, Discoveries, Discovery, DiscoveryCounts, FrontedPort,
+    Learnt, Middleboxes, Outcome,
 };
 pub use error::CaptureError;
 pub use events::{Connection, End, Event, Events, Origin, OriginTable, Origins};

@@ -80,7 +80,7 @@ impl Learnt {
     }
 
     /// Returns what a row says; `None` if it says nothing new.
-    fn new(row: &LearntRow) -> Option<Self> {
+    pub(super) fn new(row: &LearntRow) -> Option<Self> {
         let attempt = &row.attempt;
         let syn = SynOption::find(&attempt.question).ok()??;
         let options = row.options.get(..row.length as usize)?;

@@ -39,9 +39,9 @@ pub enum Bonds {
     Refused,
     /// The listener on the port is Hawser's own.
     Here,
-    /// Hawser listens on this other port, on all addresses of the host, and gets those that come
-    /// in over interfaces of [`crate::Discovery::divert_on`].
-    Diverted(u16),
+    /// The listeners of [`crate::Discovery::listen`] get those that come in over interfaces of
+    /// [`crate::Discovery::divert_on`] for addresses of [`crate::Discovery::set_own_addresses`].
+    Diverted,
 }
 
 impl Announcement {
@@ -77,7 +77,6 @@ impl FrontedPort {
             answer: padded(&answer),
             paper: padded(&paper),
             bonds: self.bonds.number(),
-            listener: self.bonds.listener().unwrap_or(0).into(),
             on: 1,
         })
     }
@@ -88,14 +87,7 @@ impl Bonds {
         match self {
             Self::Refused => tables::BONDS_NONE,
             Self::Here => tables::BONDS_HERE,
-            Self::Diverted(_) => tables::BONDS_DIVERTED,
-        }
-    }
-
-    pub(super) const fn listener(self) -> Option<u16> {
-        match self {
-            Self::Diverted(port) => Some(port),
-            Self::Refused | Self::Here => None,
+            Self::Diverted => tables::BONDS_DIVERTED,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Connections that want a bond.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use hawser_capture::{Announcement, Bonds, Outcome};
+use hawser_capture::{Announcement, Bonds, Discovery, Outcome};
 
-use crate::ground::{PATIENCE, eventually};
+use crate::ground::{PATIENCE, entry, eventually};
 use crate::meeting::*;
 
 #[test]
@@ -14,13 +14,11 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
     let Some(mut meeting) = Meeting::new(test) else {
         return;
     };
-    let listen = |port| TcpListener::bind(("::", port)).unwrap();
-    let bonds = Bonds::Diverted(HAWSER_PORT);
-    let (mut server, service) = meeting.fronted(bonds);
-    let hawser = meeting.ground.at_server(move || listen(HAWSER_PORT));
-    let server = meeting.ground.at_server(move || {
+    let (mut server, service) = meeting.fronted(Bonds::Diverted);
+    let (server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
         server.divert_on("west").unwrap();
-        server
+        (server, hawser)
     });
     for to in servers() {
         for says in [Announcement::Bond, Announcement::BondAsInPaper] {
@@ -29,7 +27,8 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
                 matches!(outcome, Outcome::Answered(it) if it.bond),
                 "{outcome:?}"
             );
-            let far = accepted(&hawser);
+            let far = accepted(&hawser[usize::from(to.is_ipv6())]);
+            assert_eq!(far.peer_addr().unwrap(), near.local_addr().unwrap());
             assert_eq!(far.local_addr().unwrap().port(), PORT);
             exchange(near, far);
         }
@@ -45,18 +44,132 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
             exchange(near, accepted(&service));
         }
     }
-    // Without Hawser's listener, too.
+    assert_eq!(server.counts().unwrap().diverted, 4);
+    // Without Hawser's listener, too, although another program has its port by now.
+    let at = hawser[0].local_addr().unwrap();
     drop(hawser);
+    let other = meeting
+        .ground
+        .at_server(move || TcpListener::bind(("0.0.0.0", at.port())).unwrap());
     let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", servers()[0]);
     assert!(
         matches!(outcome, Outcome::Answered(it) if !it.bond),
         "{outcome:?}"
     );
     exchange(near, accepted(&service));
-    drop(server);
+    drop((server, other));
     let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", servers()[0]);
     assert_eq!(outcome, Outcome::Plain);
     exchange(near, accepted(&service));
+}
+
+/// Has the server's addresses known, and Hawser listen. Runs at the server.
+fn diverting(server: &mut Discovery) -> Vec<TcpListener> {
+    server
+        .set_own_addresses(servers().map(|it| it.ip()))
+        .unwrap();
+    let hawser = server.listen().unwrap();
+    assert_eq!(hawser.len(), 2);
+    hawser
+}
+
+#[test]
+fn a_socket_knows_at_once_what_it_was_answered() {
+    let Some(mut meeting) = Meeting::new("bonds::a_socket_knows_at_once_what_it_was_answered")
+    else {
+        return;
+    };
+    let (mut server, service) = meeting.fronted(Bonds::Diverted);
+    let (server, _hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    let asking = meeting.client.asking();
+    for _ in 0..100 {
+        let to = servers()[0];
+        let (socket, connected) = meeting.try_to_connect(Announcement::Bond, "west", to);
+        connected.unwrap();
+        let learnt = asking.learnt_on(&socket).unwrap();
+        assert_eq!((learnt.to, learnt.link), (to, Some(entry("west").index)));
+        assert!(
+            matches!(learnt.outcome, Outcome::Answered(it) if it.bond),
+            "{learnt:?}"
+        );
+        assert_eq!(asking.learnt_on(&socket), None);
+    }
+    drop(server);
+    let (socket, connected) = meeting.try_to_connect(Announcement::Bond, "west", servers()[0]);
+    connected.unwrap();
+    let learnt = asking.learnt_on(&socket).unwrap();
+    assert_eq!(learnt.outcome, Outcome::Plain);
+    drop(accepted(&service));
+    // Nor is anything kept for sockets that were not to say it themselves.
+    let everywhere = Some(Announcement::There);
+    meeting.client.set_everywhere(everywhere).unwrap();
+    let stream = TcpStream::connect(servers()[0]).unwrap();
+    assert_eq!(asking.learnt_on(&stream), None);
+}
+
+#[test]
+fn what_is_for_a_host_behind_this_one_goes_there() {
+    let Some(mut meeting) = Meeting::new("bonds::what_is_for_a_host_behind_this_one_goes_there")
+    else {
+        return;
+    };
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
+    let (server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    let behind = meeting.ground.behind(BEHIND, PORT);
+    let to = SocketAddr::new(BEHIND.parse().unwrap(), PORT);
+    let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
+    assert_eq!(outcome, Outcome::Plain);
+    exchange(near, accepted(&behind.listener));
+    assert_eq!(server.counts().unwrap().diverted, 0);
+    let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", servers()[0]);
+    assert!(matches!(outcome, Outcome::Answered(it) if it.bond));
+    exchange(near, accepted(&hawser[0]));
+}
+
+#[test]
+fn filters_of_a_run_that_was_killed_are_taken_away_and_those_of_others_stay() {
+    let test = "bonds::filters_of_a_run_that_was_killed_are_taken_away_and_those_of_others_stay";
+    let Some(meeting) = Meeting::new(test) else {
+        return;
+    };
+    if std::process::Command::new("tc").arg("-V").output().is_err() {
+        hawser_skip::skip(test, "there is no tc here");
+        return;
+    }
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
+    let filters = meeting.ground.at_server(move || {
+        let tc = |arguments: &str| {
+            let ran = std::process::Command::new("tc")
+                .args(arguments.split(' ').map(|it| it.replace('_', " ")))
+                .output();
+            let ran = ran.unwrap();
+            assert!(ran.status.success(), "tc {arguments}: {ran:?}");
+            String::from_utf8(ran.stdout).unwrap()
+        };
+        tc("qdisc add dev west clsact");
+        // It lets everything pass.
+        tc("filter add dev west ingress bpf bytecode 1,6_0_0_0,");
+        server.divert_by_filter_on("west").unwrap();
+        // As where the daemon was killed.
+        std::mem::forget(server);
+        let mut later = crate::meeting::started().unwrap();
+        later.divert_by_filter_on("west").unwrap();
+        let filters = tc("filter show dev west ingress");
+        drop(later);
+        (filters, tc("filter show dev west ingress"))
+    });
+    let count = |filters: &str| filters.matches("name hawser_divert").count();
+    assert_eq!(count(&filters.0), 1, "{}", filters.0);
+    assert_eq!(count(&filters.1), 0, "{}", filters.1);
+    assert!(filters.1.contains("bytecode"), "{}", filters.1);
 }
 
 fn accepted(listener: &TcpListener) -> TcpStream {
@@ -88,11 +201,11 @@ fn with_syn_cookies_no_bond_is_promised() {
     let Some(mut meeting) = Meeting::new("bonds::with_syn_cookies_no_bond_is_promised") else {
         return;
     };
-    let (mut server, _service) = meeting.fronted(Bonds::Diverted(HAWSER_PORT));
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
     let (_server, _hawser) = meeting.ground.at_server(move || {
         std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
+        let hawser = diverting(&mut server);
         server.divert_on("west").unwrap();
-        let hawser = TcpListener::bind(("::", HAWSER_PORT)).unwrap();
         (server, hawser)
     });
     for to in servers() {
@@ -109,5 +222,5 @@ fn with_syn_cookies_no_bond_is_promised() {
     }
 }
 
-/// The port of Hawser's own listener.
-const HAWSER_PORT: u16 = 7443;
+/// A host that the server forwards to.
+const BEHIND: &str = "10.99.77.2";

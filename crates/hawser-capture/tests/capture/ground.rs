@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use hawser_capture::{Capture, CaptureError, LinkEntry, RunGroup, Settings};
-use hawser_skip::namespace::no_ip;
+use hawser_skip::namespace::{Neighbour, no_ip};
 use hawser_types::{LinkIndex, Rate};
 
 /// The server's addresses, behind both links.
@@ -85,14 +85,28 @@ impl Ground {
         &self,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> T {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.server.id())).unwrap();
-        let enter = move || {
-            // SAFETY: the descriptor is open; only this thread moves.
-            let code = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-            assert_eq!(code, 0);
-            body()
-        };
-        std::thread::spawn(enter).join().unwrap()
+        within(self.server.id(), body)
+    }
+
+    /// A host with this address that the server forwards to, and a service there on the same port.
+    pub(crate) fn behind(&self, address: &'static str, port: u16) -> Behind {
+        let host = Neighbour::start();
+        let gateway = "10.99.77.1";
+        let pid = host.process();
+        self.ip(&format!(
+            "link add inner type veth peer name outer netns {pid}"
+        ));
+        self.ip(&format!("addr add {gateway}/24 dev inner"));
+        self.ip("link set inner up");
+        host.ip(&format!("addr add {address}/24 dev outer"));
+        host.ip("link set outer up");
+        host.ip(&format!("route add default via {gateway}"));
+        self.at_server(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
+        let listener = within(pid, move || TcpListener::bind((address, port)).unwrap());
+        Behind {
+            listener,
+            _host: host,
+        }
     }
 
     /// A server that accepts connections on all its addresses, reports the clients, and keeps the
@@ -112,6 +126,24 @@ impl Ground {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     }
+}
+
+/// A host behind the server.
+pub(crate) struct Behind {
+    pub(crate) listener: TcpListener,
+    _host: Neighbour,
+}
+
+/// Runs a function in the network namespace of a process.
+fn within<T: Send + 'static>(pid: u32, body: impl FnOnce() -> T + Send + 'static) -> T {
+    let namespace = File::open(format!("/proc/{pid}/ns/net")).unwrap();
+    let enter = move || {
+        // SAFETY: the descriptor is open; only this thread moves.
+        let code = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+        assert_eq!(code, 0);
+        body()
+    };
+    std::thread::spawn(enter).join().unwrap()
 }
 
 impl Drop for Ground {

@@ -143,11 +143,12 @@ int main(void)
 	STRUCT("AvoidedKey", avoided_key);
 	FIELD(avoided_key, remote);
 	FIELD(avoided_key, link);
+	STRUCT("OwnRow", own);
+	FIELD(own, address);
 	STRUCT("FrontedRow", fronted);
 	FIELD(fronted, answer);
 	FIELD(fronted, paper);
 	FIELD(fronted, bonds);
-	FIELD(fronted, listener);
 	FIELD(fronted, on);
 	STRUCT("AttemptRow", attempt);
 	FIELD(attempt, remote);
@@ -157,7 +158,7 @@ int main(void)
 	FIELD(attempt, written);
 	FIELD(attempt, repeated);
 	FIELD(attempt, port);
-	FIELD(attempt, unused);
+	FIELD(attempt, by_socket);
 	STRUCT("LearntRow", learnt);
 	FIELD(learnt, cookie);
 	FIELD(learnt, at);

@@ -1,0 +1,151 @@
+//! SYNs that are given to Hawser's own listeners.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+use aya::Ebpf;
+use aya::maps::{HashMap, MapData, SockMap};
+use aya::programs::tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions};
+use aya::programs::{SchedClassifier, TcAttachType};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::program;
+use crate::attach::has_tcx;
+use crate::maps::{replace, take};
+use crate::tables::{self, OwnRow};
+use crate::{CaptureError, sys};
+
+/// The tables of what is diverted.
+pub(super) struct Diverting {
+    own: HashMap<MapData, OwnRow, u32>,
+    listeners: SockMap<MapData>,
+    listening: HashMap<MapData, u64, u32>,
+    /// By interface.
+    attached: BTreeMap<String, SchedClassifierLinkId>,
+}
+
+impl Diverting {
+    pub(super) fn of(programs: &mut Ebpf) -> Result<Self, CaptureError> {
+        Ok(Self {
+            own: HashMap::try_from(take(programs, "OWN")?)?,
+            listeners: SockMap::try_from(take(programs, "LISTENERS")?)?,
+            listening: HashMap::try_from(take(programs, "LISTENING")?)?,
+            attached: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn set_own_addresses(
+        &mut self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<(), CaptureError> {
+        let rows = addresses.into_iter().map(|address| {
+            let address = tables::mapped(address);
+            (OwnRow { address }, 1)
+        });
+        replace(&mut self.own, rows.take(MAX_OWN))
+    }
+
+    pub(super) fn listen(&mut self) -> Result<Vec<TcpListener>, CaptureError> {
+        let v4 = self.listen_at(Ipv4Addr::LOCALHOST.into());
+        let v6 = self.listen_at(Ipv6Addr::LOCALHOST.into());
+        match (v4, v6) {
+            (Ok(v4), Ok(v6)) => Ok(vec![v4, v6]),
+            // A host may have only one of them.
+            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(vec![one]),
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+
+    fn listen_at(&mut self, address: IpAddr) -> Result<TcpListener, CaptureError> {
+        let failed = |error| CaptureError::System {
+            what: "a listener for connections that want a bond",
+            error,
+        };
+        let socket = bind(address).map_err(failed)?;
+        let cookie = sys::socket_cookie(&socket).map_err(failed)?;
+        // As it begins to listen, the program has it answer options.
+        self.listening.insert(cookie, 1, 0)?;
+        socket.listen(BACKLOG).map_err(failed)?;
+        self.listeners.set(address.is_ipv6().into(), &socket, 0)?;
+        Ok(socket.into())
+    }
+
+    pub(super) fn divert_on(
+        &mut self,
+        programs: &mut Ebpf,
+        interface: &str,
+    ) -> Result<(), CaptureError> {
+        if !has_tcx() {
+            return self.filter_on(programs, interface);
+        }
+        self.stop_on(programs, interface)?;
+        let id = loaded(programs)?.attach(interface, TcAttachType::Ingress)?;
+        self.attached.insert(interface.to_owned(), id);
+        Ok(())
+    }
+
+    pub(super) fn stop_on(
+        &mut self,
+        programs: &mut Ebpf,
+        interface: &str,
+    ) -> Result<(), CaptureError> {
+        match self.attached.remove(interface) {
+            Some(id) => Ok(loaded(programs)?.detach(id)?),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn filter_on(
+        &mut self,
+        programs: &mut Ebpf,
+        interface: &str,
+    ) -> Result<(), CaptureError> {
+        self.stop_on(programs, interface)?;
+        // It may be there already, also for others, and stays.
+        let _ = tc::qdisc_add_clsact(interface);
+        match tc::qdisc_detach_program(interface, TcAttachType::Ingress, DIVERT) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(%error, interface, "what an earlier run has left may be there");
+            }
+            _ => {}
+        }
+        let options = TcAttachOptions::Netlink(NlOptions::default());
+        let divert = loaded(programs)?;
+        let id = divert.attach_with_options(interface, TcAttachType::Ingress, options)?;
+        self.attached.insert(interface.to_owned(), id);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Diverting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Diverting").finish_non_exhaustive()
+    }
+}
+
+fn loaded(programs: &mut Ebpf) -> Result<&mut SchedClassifier, CaptureError> {
+    let divert: &mut SchedClassifier = program(programs, DIVERT)?.try_into()?;
+    if divert.fd().is_err() {
+        divert.load()?;
+    }
+    Ok(divert)
+}
+
+/// Nobody elsewhere reaches a loopback address, and what is given to the listener need not be for
+/// the address that it has.
+fn bind(address: IpAddr) -> io::Result<Socket> {
+    let at = SocketAddr::new(address, 0);
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&at.into())?;
+    Ok(socket)
+}
+
+/// Of the program; it tells what an earlier run has left on an interface.
+const DIVERT: &str = "hawser_divert";
+/// Half of what the table holds, since new ones come before others go.
+const MAX_OWN: usize = 2048;
+/// Connections that wait to be accepted; the kernel may allow fewer.
+const BACKLOG: i32 = 1024;
