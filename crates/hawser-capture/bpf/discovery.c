@@ -441,8 +441,8 @@ static __always_inline int read_syn(struct __sk_buff *packet, struct syn *syn)
 }
 
 /* Tells whether the packet is for this host, and not for one behind it. Neither the kind of frame
- * nor the kernel's routes tell: hosts behind a bridge of ports, and those that share a link's address
- * of Ethernet, have frames of the same kind; and routes are only told where the kernel forwards.
+ * nor the kernel's routes tell: hosts behind a bridge, and those that share a link's address of
+ * Ethernet, have frames of the same kind; and routes are only told where the kernel forwards.
  *
  * A packet with the tag of a VLAN comes again at the device of that VLAN, which may be another
  * namespace's. */

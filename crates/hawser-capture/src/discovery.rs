@@ -15,13 +15,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
-use aya::programs::{CgroupAttachMode, Program, SockOps};
+use aya::programs::{CgroupAttachMode, SockOps};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use hawser_types::LinkIndex;
 
 use crate::CaptureError;
 use crate::attach::{check_kernel, open_group, with_log_if_refused};
-use crate::maps::{missing_is_fine, replace, take};
+use crate::maps::{missing_is_fine, program, replace, take};
 use crate::sys::{self, Ring};
 use crate::tables::{self, AnnouncingRow, AvoidedKey, FrontedRow, PeerKey};
 
@@ -234,8 +234,8 @@ impl Discovery {
         self.diverting.stop_on(&mut self.programs, interface)
     }
 
-    /// As [`Self::divert_on`] in the way of kernels before 6.6, which takes away what a daemon that was killed
-    /// has left on the interface. What other programs have there stays.
+    /// As [`Self::divert_on`] in the way of kernels before 6.6, which takes away what a daemon that
+    /// was killed has left on the interface. What other programs have there stays.
     pub fn divert_by_filter_on(&mut self, interface: &str) -> Result<(), CaptureError> {
         self.diverting.filter_on(&mut self.programs, interface)
     }
@@ -285,15 +285,6 @@ impl fmt::Debug for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tables").finish_non_exhaustive()
     }
-}
-
-/// A program of the object by its name.
-fn program<'a>(
-    programs: &'a mut Ebpf,
-    name: &'static str,
-) -> Result<&'a mut Program, CaptureError> {
-    let missing = || CaptureError::Refused(format!("the object has no program {name}"));
-    programs.program_mut(name).ok_or_else(missing)
 }
 
 const HANDSHAKE: &str = "handshake";

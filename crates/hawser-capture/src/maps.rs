@@ -1,9 +1,10 @@
-//! Bulk updates of tables in the kernel.
+//! Programs and tables of an object in the kernel, and bulk updates of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError};
+use aya::programs::Program;
 use aya::{Ebpf, Pod};
 use ipnet::IpNet;
 
@@ -76,6 +77,15 @@ pub(crate) fn prefix(network: &IpNet) -> (u32, [u8; 16]) {
 pub(crate) fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, CaptureError> {
     let missing = || CaptureError::Refused(format!("the object has no table {name}"));
     programs.take_map(name).ok_or_else(missing)
+}
+
+/// A program of the object by its name.
+pub(crate) fn program<'a>(
+    programs: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut Program, CaptureError> {
+    let missing = || CaptureError::Refused(format!("the object has no program {name}"));
+    programs.program_mut(name).ok_or_else(missing)
 }
 
 /// All of IPv4, mapped into IPv6.

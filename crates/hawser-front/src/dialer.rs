@@ -24,7 +24,7 @@ use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
 use crate::peer::{
-    DialByName, DialDiscovered, Discovered, HEAD_START, PeerSessions, Peers, Remote, Sessions,
+    BondAnswer, DialByName, DialDiscovered, Discovered, PeerSessions, Peers, Remote, Sessions,
 };
 use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
@@ -143,8 +143,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                     Loss::Overtaken(_) => servers.note_overtaken(at),
                     Loss::Failed(error) => tracing::debug!(%at, %error, "not by the session"),
                 };
-                let direct = self.dial_by_decision((destination, origin), None);
-                dial_either(way.dialing, HEAD_START, direct, on_loss).await?
+                let direct = self.dial_by_decision((destination, origin), None, false);
+                dial_either(way.dialing, way.head_start, direct, on_loss).await?
             }
         };
         match dialed {
@@ -178,7 +178,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         let dialed = peers.dial(
             (address, way),
             (destination, origin),
-            self.dial_by_decision((destination, origin), None),
+            self.dial_by_decision((destination, origin), None, false),
         );
         match dialed.await? {
             EitherStream::Direct(opened) => Ok(opened),
@@ -187,14 +187,15 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     }
 
     /// Dials by the gateway or over links, as the director decides. The way may carry `early` where
-    /// it is the only one.
+    /// it is the only one. `asks_bond`: handshakes over links ask for a bond.
     async fn dial_by_decision(
         &self,
         (destination, origin): (&Destination, &Origin),
         early: Option<&EarlyData>,
+        asks_bond: bool,
     ) -> Result<Opened<V, P>, DialError> {
         let Some(gateway) = &self.gateway else {
-            return self.dial_over_links(destination, origin).await;
+            return self.dial_over_links(destination, origin, asks_bond).await;
         };
         let is_for_all = self.director().is_all_by_gateway();
         let mut is_near = self.neighbourhood.has(&destination.host, is_for_all).await;
@@ -221,7 +222,11 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                 }
                 (Decision::Links(decision), Some(addresses)) => {
                     let addresses = self.machine.admitted(origin, addresses)?;
-                    let decided = Decided { decision, changes };
+                    let decided = Decided {
+                        decision,
+                        changes,
+                        asks_bond,
+                    };
                     let dialed = self.links.dial_decided(request, addresses, decided).await;
                     return dialed.map(EitherStream::Direct);
                 }
@@ -241,12 +246,13 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         &self,
         destination: &Destination,
         origin: &Origin,
+        asks_bond: bool,
     ) -> Result<Opened<V, P>, DialError> {
         // On exactly the addresses that are connected to, whatever the name means a moment later.
         let addresses = self.links.resolve(destination).await?;
         let addresses = self.machine.admitted(origin, addresses)?;
         let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
-        let dialed = self.links.dial(request, addresses).await;
+        let dialed = self.links.dial(request, addresses, asks_bond).await;
         dialed.map(EitherStream::Direct)
     }
 
@@ -262,7 +268,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         if decision.waits_for_gateway {
             return bonded.await.map(EitherStream::Bonded);
         }
-        let direct = self.dial_over_links(destination, origin);
+        let direct = self.dial_over_links(destination, origin, false);
         // The session may have just ended.
         if !gateway.is_up() {
             return direct.await;
@@ -340,8 +346,37 @@ where
             let to = (destination, origin);
             return self.dial_by_server(servers, way, to).await;
         }
-        let dialed = self.dial_by_decision((destination, origin), origin.early.as_ref());
-        let opened = dialed.await?;
+        self.dial_unmet((destination, origin)).await
+    }
+}
+
+impl<V, R, P> ConnectionDialer<V, R, P>
+where
+    V: Via<Stream: Remote>,
+    R: Resolve,
+    P: Sessions,
+{
+    /// Dials where no session with the destination runs. Its handshake may ask for one, and may
+    /// show that there can be one.
+    async fn dial_unmet(&self, to: (&Destination, &Origin)) -> Result<Opened<V, P>, DialError> {
+        let ((destination, origin), servers) = (to, self.discovered());
+        let asks_bond = servers.is_some_and(|it| it.asks_bond(destination, origin));
+        let early = origin.early.as_ref();
+        let mut opened = self.dial_by_decision(to, early, asks_bond).await?;
+        if asks_bond && let (Some(servers), EitherStream::Direct(stream)) = (servers, &opened) {
+            match servers.bond_answer(stream.socket(), destination, origin) {
+                BondAnswer::None => {}
+                BondAnswer::Taken(way) => {
+                    // Its socket goes on as the session's first channel.
+                    drop(opened);
+                    return self.dial_by_server(servers, way, to).await;
+                }
+                BondAnswer::Refused => {
+                    drop(opened);
+                    opened = self.dial_by_decision(to, early, false).await?;
+                }
+            }
+        }
         if let EitherStream::Direct(stream) = &opened
             && let Some(remote) = stream.remote()
         {
@@ -349,12 +384,11 @@ where
             if let Some(peers) = self.peers() {
                 peers.look_for(&destination.host, remote);
             }
-            if let Some(servers) = self.discovered() {
+            if let Some(servers) = servers {
                 let at = (remote, destination.port).into();
                 servers.look_for(&destination.host, at);
                 if let Some(way) = servers.required(at, destination, origin) {
                     drop(opened);
-                    let to = (destination, origin);
                     return self.dial_by_server(servers, way, to).await;
                 }
             }

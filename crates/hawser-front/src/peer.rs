@@ -28,8 +28,8 @@ mod settings;
 
 pub use book::Book;
 pub use discovered::{
-    DialDiscovered, Discovered, DiscoveredServers, DiscoverySettings, FoundServer, Handshakes,
-    NotBonded, Problem,
+    BondAnswer, DialDiscovered, Discovered, DiscoveredServers, DiscoverySettings, FoundServer,
+    Handshakes, NotBonded, Problem,
 };
 pub use finder::PeerFinder;
 pub use meeting::ThroughGateway;
@@ -37,7 +37,6 @@ pub use named::{
     DialByName, GatewayToMeet, NamedPeers, NamedPeersSettings, StartClient, StartRelayed,
 };
 pub use offers::Offers;
-pub(crate) use peers::HEAD_START;
 pub use peers::Peers;
 pub use remote::Remote;
 pub use reserved::ReservedNames;

@@ -36,6 +36,8 @@ use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
+use first::First;
+pub use first::FirstConnection;
 pub use relay::Relay;
 pub use shared::LinkStatus;
 use shared::{Shared, State};
@@ -82,31 +84,41 @@ impl Client {
     /// [`LinkMonitor`](crate::links::LinkMonitor) gives them.
     pub fn start(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
-        Self::begin(config, links, enrolling, false)
+        Self::begin(config, links, (enrolling, false), None)
+    }
+
+    /// As [`Client::start_enrolled`], with a session that begins on a connection that is there.
+    /// Further channels go to the addresses that are configured.
+    pub fn start_on(
+        config: ClientConfig,
+        links: watch::Receiver<Arc<Vec<Link>>>,
+        first: FirstConnection,
+    ) -> Self {
+        Self::begin(config, links, (false, false), Some(first))
     }
 
     /// As [`Client::start`], for one session: when that is over, once the gateway has answered in
     /// it, the client is closed and begins no other.
     pub fn start_once(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
-        Self::begin(config, links, enrolling, true)
+        Self::begin(config, links, (enrolling, true), None)
     }
 
     /// As [`Client::start`] for a client that has enrolled before: the invite is only for when its
     /// own key is refused, as it is after the client was revoked.
     pub fn start_enrolled(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
-        Self::begin(config, links, false, false)
+        Self::begin(config, links, (false, false), None)
     }
 
     fn begin(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
-        enrolling: bool,
-        once: bool,
+        (enrolling, once): (bool, bool),
+        first: Option<FirstConnection>,
     ) -> Self {
         let congestion = Congestion::choose(config.congestion.clone());
         let shared = Arc::new(Shared::new(config, links, congestion, enrolling, once));
-        let task = tokio::spawn(run(Arc::clone(&shared)));
+        let task = tokio::spawn(run(Arc::clone(&shared), first));
         Self { shared, task }
     }
 
@@ -338,12 +350,20 @@ fn has_answered(driver: &Driver) -> bool {
     driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
 }
 
+/// Begins a session on the connection that is there, or else on a new one.
+async fn begin_session(shared: &Arc<Shared>, begun: Option<FirstConnection>) -> First {
+    match begun.and_then(|it| first::on(shared, it)) {
+        Some(first) => first,
+        None => unreachable::connect(shared).await,
+    }
+}
+
 /// Keeps a session running for as long as the client lives.
-async fn run(shared: Arc<Shared>) {
+async fn run(shared: Arc<Shared>, mut begun: Option<FirstConnection>) {
     let seed = RandomState::new().hash_one(0);
     let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
     loop {
-        let first = unreachable::connect(&shared).await;
+        let first = begin_session(&shared, begun.take()).await;
         let driver = first.driver.clone();
         let published = shared.current.send_if_modified(|state| {
             let open = !matches!(state, State::Closed);

@@ -4,6 +4,7 @@ mod admit;
 mod associate;
 mod association;
 mod config;
+mod first_words;
 mod half_open;
 mod limits;
 mod memory;
@@ -151,6 +152,13 @@ impl Gateway {
     pub fn take(&self, stream: TcpStream, remote: SocketAddr, caller: PublicKey) {
         let origin = Origin::Relayed(caller);
         admit::enter(&self.shared, stream, remote, origin);
+    }
+
+    /// Takes a connection from `remote` to a port that a service of this machine has, too, where
+    /// the client's first bytes are this protocol's. Gives it back if it is the service's, and then
+    /// nothing was taken off it: other bytes come, or none within 200 ms.
+    pub async fn share(&self, stream: TcpStream, remote: SocketAddr) -> Option<TcpStream> {
+        admit::share(&self.shared, stream, remote).await
     }
 
     /// Sends a datagram that is not sealed from the UDP port, by every link that may lead there.

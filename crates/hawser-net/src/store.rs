@@ -23,4 +23,4 @@ pub use gateway::{Enrolment, EnrolmentError, GatewayStore, KEEP_EXPIRED, Peer, P
 pub use names::{NameError, NameStore, NamedPeer};
 pub use order::OrderStore;
 pub use packet_addresses::{OwnAddresses, PacketAddresses};
-pub use pins::{LONGEST_PIN, Pin, PinStore};
+pub use pins::{Drawn, LONGEST_PIN, Pin, PinStore};

@@ -20,7 +20,8 @@ mod wire;
 use std::sync::Arc;
 
 use hawser_session::seal::Aead;
-use rustls::server::Acceptor;
+use hawser_wire::KeyHint;
+use rustls::server::{Accepted, Acceptor};
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection,
     SideData,
@@ -87,7 +88,15 @@ impl TlsClient {
     /// A client that proves to be `me` and talks to the holder of `peer` only.
     pub fn new(me: &Identity, peer: PublicKey) -> Result<Self, TlsError> {
         Ok(Self {
-            config: config::client(me, peer)?,
+            config: config::client(me, Expected::AmongThese(vec![peer]))?,
+        })
+    }
+
+    /// A client that proves to be `me` and talks to a server whose key has this hint only: which
+    /// key that is shows the handshake.
+    pub fn to_hinted(me: &Identity, hint: KeyHint) -> Result<Self, TlsError> {
+        Ok(Self {
+            config: config::client(me, Expected::Hinted(hint))?,
         })
     }
 
@@ -211,11 +220,7 @@ impl TlsServer {
             }
         };
         // rustls lets a client pass that names no protocol at all.
-        let offers_ours = accepted
-            .client_hello()
-            .alpn()
-            .is_some_and(|mut offered| offered.any(|protocol| protocol == ALPN));
-        if !offers_ours {
+        if !offers_ours(&accepted) {
             wire.refuse(&NO_APPLICATION_PROTOCOL).await;
             return Err(TlsError::NoCommonProtocol);
         }
@@ -224,6 +229,28 @@ impl TlsServer {
             Err((error, alert)) => Err(refuse_hello(wire, error, alert).await),
         }
     }
+}
+
+/// Tells whether a TLS record is the first message of a client that speaks this protocol. Any bytes
+/// may be given.
+pub(crate) fn is_our_hello(record: &[u8]) -> bool {
+    let mut acceptor = Acceptor::default();
+    let mut unread = record;
+    while !unread.is_empty() {
+        if acceptor.read_tls(&mut unread).is_err() {
+            return false;
+        }
+    }
+    let Ok(Some(accepted)) = acceptor.accept() else {
+        return false;
+    };
+    offers_ours(&accepted)
+}
+
+fn offers_ours(accepted: &Accepted) -> bool {
+    let hello = accepted.client_hello();
+    let offered = hello.alpn();
+    offered.is_some_and(|mut offered| offered.any(|protocol| protocol == ALPN))
 }
 
 /// [`TlsClient::new`] and [`TlsClient::handshake`] for a single connection.

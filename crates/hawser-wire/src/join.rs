@@ -26,6 +26,11 @@ impl JoinPrelude {
         out
     }
 
+    /// Tells whether these bytes may be the beginning of a prelude.
+    pub fn may_begin(bytes: &[u8]) -> bool {
+        bytes.iter().zip(MAGIC).all(|(byte, magic)| *byte == magic)
+    }
+
     /// Reads a prelude; `None` when it does not begin with the magic of this version.
     pub fn decode(bytes: &[u8; JOIN_PRELUDE_LENGTH]) -> Option<Self> {
         let rest = bytes.strip_prefix(&MAGIC)?;
@@ -55,6 +60,8 @@ mod tests {
         assert_eq!(&bytes[..5], b"HWJ1\x07");
         assert_eq!(&bytes[20..], [1, 2, 3, 4]);
         assert_eq!(JoinPrelude::decode(&bytes), Some(prelude));
+        assert!(JoinPrelude::may_begin(&bytes) && JoinPrelude::may_begin(b"HW"));
+        assert!(!JoinPrelude::may_begin(b"HTTP"));
         bytes[3] = b'2';
         assert_eq!(JoinPrelude::decode(&bytes), None);
     }

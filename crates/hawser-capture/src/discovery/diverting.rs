@@ -11,9 +11,8 @@ use aya::programs::tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions}
 use aya::programs::{SchedClassifier, TcAttachType};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::program;
 use crate::attach::has_tcx;
-use crate::maps::{replace, take};
+use crate::maps::{program, replace, take};
 use crate::tables::{self, OwnRow};
 use crate::{CaptureError, sys};
 

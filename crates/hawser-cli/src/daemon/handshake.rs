@@ -4,6 +4,7 @@
 
 pub(crate) mod announcing;
 pub(crate) mod answering;
+mod diverting;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,7 @@ fn list_counts(
         ("asked", counts.asked),
         ("answered", counts.answered),
         ("unanswered", counts.unanswered),
+        ("diverted", counts.diverted),
         ("no-room", counts.no_room),
         ("lost-events", counts.lost_events),
     ] {

@@ -61,16 +61,22 @@ impl<V: Via, R: Resolve> OverLinks<V, R> {
         Ok(interleave(&canonical))
     }
 
-    /// Dials those of `addresses` that links lead to, as the director decides.
+    /// Dials those of `addresses` that links lead to, as the director decides. `asks_bond`: the
+    /// handshakes ask for a bond.
     pub(crate) async fn dial(
         &self,
         request: ConnectionRequest,
         addresses: Vec<IpAddr>,
+        asks_bond: bool,
     ) -> Result<Counted<V::Stream>, DialError> {
         let changes = self.director.changes();
         let decision = self.director.decide_links(&request);
-        self.dial_decided(request, addresses, Decided { decision, changes })
-            .await
+        let decided = Decided {
+            decision,
+            changes,
+            asks_bond,
+        };
+        self.dial_decided(request, addresses, decided).await
     }
 
     /// Dials those of `addresses` that what was decided leads to.

@@ -32,6 +32,7 @@ pub(super) struct Race<'a, V: Via> {
     targets: Targets,
     decision: LinkDecision,
     changes: watch::Receiver<u64>,
+    asks_bond: bool,
     /// Links or rules have changed since the decision.
     is_outdated: bool,
     waiting: VecDeque<Attempt>,
@@ -54,6 +55,8 @@ pub(crate) struct Targets {
 pub(crate) struct Decided {
     pub(crate) decision: LinkDecision,
     pub(crate) changes: watch::Receiver<u64>,
+    /// The handshakes ask for a bond.
+    pub(crate) asks_bond: bool,
 }
 
 /// The end of an attempt, unless it was withdrawn.
@@ -83,8 +86,13 @@ impl<'a, V: Via> Race<'a, V> {
         director: &'a SharedDirector,
         via: &'a Arc<V>,
         targets: Targets,
-        Decided { decision, changes }: Decided,
+        decided: Decided,
     ) -> Self {
+        let Decided {
+            decision,
+            changes,
+            asks_bond,
+        } = decided;
         let waiting = plan(&decision, &targets.addresses, &targets.by_routes);
         Self {
             director,
@@ -92,6 +100,7 @@ impl<'a, V: Via> Race<'a, V> {
             targets,
             decision,
             changes,
+            asks_bond,
             is_outdated: false,
             waiting,
             begun: Vec::new(),
@@ -185,8 +194,13 @@ impl<'a, V: Via> Race<'a, V> {
         }
         let (via, over) = (Arc::clone(self.via), link.clone());
         let remote = SocketAddr::new(address, self.targets.request.port);
-        let (connecting, abort) =
-            abortable(async move { via.connect(over.as_deref(), remote).await });
+        let asks_bond = self.asks_bond;
+        let (connecting, abort) = abortable(async move {
+            match over.as_deref() {
+                Some(link) if asks_bond => via.connect_asking(link, remote).await,
+                link => via.connect(link, remote).await,
+            }
+        });
         let open = |link: &Arc<Link>| self.director.open(&self.decision, link.index);
         self.begun.push(Begun {
             address,

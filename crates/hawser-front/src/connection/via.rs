@@ -24,6 +24,15 @@ pub trait Via: Surroundings {
         link: Option<&Link>,
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// The same for a connection whose handshake asks the far end for a bond, where handshakes can.
+    fn connect_asking(
+        &self,
+        link: &Link,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::Stream>> + Send {
+        self.connect(Some(link), address)
+    }
 }
 
 /// TCP connections, bound to their links.
@@ -61,6 +70,14 @@ impl Via for TcpVia {
 
     async fn connect(&self, link: Option<&Link>, address: SocketAddr) -> io::Result<TcpStream> {
         Ok(connect_on_link(link, address, &self.options).await?)
+    }
+
+    async fn connect_asking(&self, link: &Link, address: SocketAddr) -> io::Result<TcpStream> {
+        let options = SocketOptions {
+            carries: Carries::OfProgramBonded,
+            ..self.options.clone()
+        };
+        Ok(connect_on_link(Some(link), address, &options).await?)
     }
 }
 

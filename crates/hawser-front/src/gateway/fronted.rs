@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,9 +23,10 @@ use crate::bonded::Bonded;
 use crate::connect::{DEFAULT_CONNECT_TIMEOUT, connect_tcp};
 use crate::incoming::IncomingStream as _;
 use crate::own_ports::OwnPorts;
-use crate::relay::RelayOptions;
+use crate::relay::{RelayOptions, relay};
+use crate::tally::Present;
 use crate::this_machine::ThisMachine;
-use crate::transport::DialError;
+use crate::transport::{ByteStream as _, DialError, ResetCode};
 
 /// Ports of this machine to which streams of strangers lead, and to nothing else.
 ///
@@ -89,14 +91,49 @@ impl Fronted {
         }
     }
 
+    /// Tells whether a connection came to a fronted port.
+    pub fn leads_to(&self, stream: &TcpStream) -> bool {
+        let local = stream.local_addr();
+        local.is_ok_and(|local| self.shown.contains_key(&local.port()))
+    }
+
+    /// Carries a connection to a fronted port to its service, as it is, to its end. The service
+    /// sees the same client as it would without this.
+    pub async fn pass_on(&self, mut stream: TcpStream) {
+        let Some(ends) = ends_of(&stream) else {
+            return;
+        };
+        self.counters.passed_on.fetch_add(1, Ordering::Relaxed);
+        let _present = Present::new(&self.counters.current);
+        match self.connect_to(ends, ends.local.port()).await {
+            Ok((service, _permit)) => {
+                relay(
+                    stream.into(),
+                    service.into(),
+                    &self.relay,
+                    &self.counters.bytes,
+                )
+                .await;
+            }
+            Err(error) => {
+                debug!(client = %ends.remote, %error, "no connection to the service");
+                self.counters.refused.add(error);
+                stream.reset(ResetCode::Aborted);
+            }
+        }
+    }
+
     fn answer(&self) -> Bytes {
         let seconds = u32::try_from(self.pin.as_secs()).unwrap_or(u32::MAX);
         Bytes::copy_from_slice(&seconds.to_be_bytes())
     }
 
     async fn connect(&self, ends: Ends, opening: &[u8]) -> Result<(TcpStream, Permit), DialError> {
+        self.connect_to(ends, self.ports.judge(opening)?).await
+    }
+
+    async fn connect_to(&self, ends: Ends, port: u16) -> Result<(TcpStream, Permit), DialError> {
         let client = ends.remote.ip().to_canonical();
-        let port = self.ports.judge(opening)?;
         let shown = self.shown.get(&port).ok_or(DialError::RefusedByPolicy)?;
         if self.machine.has(client) {
             debug!(%client, "services would take it for this machine");
@@ -143,6 +180,13 @@ async fn by_proxy_protocol(ends: Ends, port: u16, at: u16) -> io::Result<TcpStre
         .write_all(&proxy_header::header(ends.remote, server))
         .await?;
     Ok(service)
+}
+
+fn ends_of(stream: &TcpStream) -> Option<Ends> {
+    Some(Ends {
+        remote: stream.peer_addr().ok()?,
+        local: stream.local_addr().ok()?,
+    })
 }
 
 /// All that comes from one customer is one client's.

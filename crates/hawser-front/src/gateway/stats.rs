@@ -20,6 +20,8 @@ pub struct GatewayStats {
     pub current: u64,
     /// Streams that reached their destination.
     pub connected: u64,
+    /// Connections to ports of services that were passed on as they are.
+    pub passed_on: u64,
     /// Streams refused, by the cause that the client was told.
     pub refused: BTreeMap<DialError, u64>,
     /// Addresses refused by the policy, by reason. A name may have several.
@@ -38,6 +40,7 @@ pub struct GatewayCounters {
     pub(super) opened: AtomicU64,
     pub(super) current: AtomicU64,
     pub(super) connected: AtomicU64,
+    pub(super) passed_on: AtomicU64,
     pub(super) refused: Tally<DialError>,
     pub(super) refused_addresses: Tally<Refusal>,
     pub(super) limited: Tally<LimitReason>,
@@ -51,6 +54,7 @@ impl GatewayCounters {
             opened: self.opened.load(Ordering::Relaxed),
             current: self.current.load(Ordering::Relaxed),
             connected: self.connected.load(Ordering::Relaxed),
+            passed_on: self.passed_on.load(Ordering::Relaxed),
             refused: self.refused.snapshot(),
             refused_addresses: self.refused_addresses.snapshot(),
             limited: self.limited.snapshot(),

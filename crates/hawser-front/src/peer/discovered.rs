@@ -9,36 +9,41 @@
 //! Source: DBAS §II.A, the detection of the mode; BATCP §3.1, that both ends say they have it.
 
 mod bonded;
+mod bonding;
 mod servers;
+mod shared;
+mod turns;
+mod way;
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use hawser_net::client::Client;
-use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::store::{Pin, PinStore, StoreError};
+use hawser_net::identity::PublicKey;
+use hawser_net::store::PinStore;
 use hawser_net::unix_time::UnixTime;
 use hawser_policy::RuleSet;
 use hawser_wire::Heard;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::PeerFinder;
 use super::names::Names;
-use super::peers::may_use_all_links;
+use super::peers::{HEAD_START, may_use_all_links};
 use super::pool::SessionPool;
-use crate::bonded::{BondDialer, Bonded};
+use crate::bonded::Bonded;
 use crate::connection::Origin;
 use crate::destination::{Destination, Host};
-use crate::own_ports::at_peer;
 use crate::resolve::SystemResolver;
-use crate::transport::{DialError, Dialer as _};
-use servers::{ASIDE, NOT_FRONTED, Servers};
+use servers::ASIDE;
 pub use servers::{FoundServer, NotBonded, Problem};
+use shared::{Answers, AreSilent, IsEnrolled, Shared, StartSession, meet};
+use turns::Turns;
+pub use way::{BondAnswer, Discovered};
 
 /// The parts that find servers and connect to them.
 pub struct DiscoverySettings {
@@ -46,7 +51,8 @@ pub struct DiscoverySettings {
     pub finder: PeerFinder,
     /// The keys of servers that are known.
     pub pins: PinStore,
-    /// Begins to connect to a server with this host's key towards it, where it can.
+    /// Begins to connect to a server with this host's key towards it, where it can; on a connection
+    /// that is there already, where there is one.
     pub start: Box<StartSession>,
     /// Whether this host has enrolled with the host at an address: such a host is left alone.
     pub is_enrolled: Box<IsEnrolled>,
@@ -65,11 +71,10 @@ pub struct Handshakes {
     pub heard: mpsc::Receiver<Heard>,
     /// Whether they say nothing at all of an address, since something on the way alters them.
     pub are_silent: Box<AreSilent>,
+    /// What the handshake of one connected socket has shown that asked for a bond; `None` where
+    /// nothing is known.
+    pub answers: Box<Answers>,
 }
-
-type AreSilent = dyn Fn(IpAddr) -> bool + Send + Sync;
-type StartSession = dyn Fn(Pin, Identity) -> Option<Arc<Client>> + Send + Sync;
-type IsEnrolled = dyn Fn(IpAddr) -> bool + Send + Sync;
 
 /// Sessions with servers that were discovered. Lives until its last clone is dropped.
 #[derive(Clone)]
@@ -99,32 +104,19 @@ pub trait DialDiscovered<S>: Send + Sync {
         origin: &'a Origin,
     ) -> Option<Discovered<'a, S>>;
 
+    /// Whether the handshake of a connection that goes over a link is to ask for a bond.
+    fn asks_bond(&self, destination: &Destination, origin: &Origin) -> bool;
+
+    /// What the server has said to a handshake that asked for one.
+    fn bond_answer<'a>(
+        &'a self,
+        socket: BorrowedFd<'_>,
+        destination: &Destination,
+        origin: &'a Origin,
+    ) -> BondAnswer<'a, S>;
+
     /// The session with the server was slower than a link.
     fn note_overtaken(&self, at: SocketAddr);
-}
-
-/// A connection that goes over a session with a server.
-pub struct Discovered<'a, S> {
-    /// The server's address and port.
-    pub at: SocketAddr,
-    /// It may go no other way.
-    pub is_only_way: bool,
-    /// Opens the stream.
-    pub dialing: BoxFuture<'a, Result<S, DialError>>,
-}
-
-struct Shared {
-    finder: PeerFinder,
-    pins: Arc<PinStore>,
-    start: Box<StartSession>,
-    is_enrolled: Box<IsEnrolled>,
-    pool: SessionPool<SocketAddr>,
-    rules: watch::Receiver<Arc<RuleSet>>,
-    require_bonded: bool,
-    names: Names<SystemResolver>,
-    servers: Mutex<Servers>,
-    /// None where nobody listens to handshakes.
-    are_silent: Option<Box<AreSilent>>,
 }
 
 struct Following(AbortHandle);
@@ -132,10 +124,12 @@ struct Following(AbortHandle);
 impl DiscoveredServers {
     /// Begins to look for servers.
     pub fn start(settings: DiscoverySettings) -> Self {
-        let (heard, are_silent) = settings
-            .handshakes
-            .map(|it| (it.heard, it.are_silent))
-            .unzip();
+        let (mut heard, mut are_silent, mut answers) = (None, None, None);
+        if let Some(handshakes) = settings.handshakes {
+            heard = Some(handshakes.heard);
+            are_silent = Some(handshakes.are_silent);
+            answers = Some(handshakes.answers);
+        }
         let shared = Arc::new(Shared {
             finder: settings.finder,
             pins: Arc::new(settings.pins),
@@ -147,6 +141,8 @@ impl DiscoveredServers {
             names: Names::new(SystemResolver::new()),
             servers: Mutex::default(),
             are_silent,
+            answers,
+            turns: Turns::default(),
         });
         let following = tokio::spawn(follow(Arc::clone(&shared), heard));
         Self {
@@ -192,18 +188,23 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
             return None;
         }
         let pin = shared.pin(at)?;
-        // It is asked again in time.
-        let found = shared.finder.ask(at.ip());
+        // A session that runs has proved the key. Else it is asked for again in time.
+        let running = shared.pool.running(at);
+        let found = match running {
+            Some(_) => Some(pin.key),
+            None => shared.finder.ask(at.ip()),
+        };
         if shared.is_required(pin) {
             return Some(shared.only_way(pin, found, origin));
         }
         if found != Some(pin.key) || shared.lock().is_set_aside(at, Instant::now()) {
             return None;
         }
-        let way = shared.pool.way(at, || shared.start(pin))?;
+        let way = running.or_else(|| shared.pool.way(at, || shared.start(pin)))?;
         Some(Discovered {
             at,
             is_only_way: false,
+            head_start: HEAD_START,
             dialing: shared.dial_by(way, pin, origin).boxed(),
         })
     }
@@ -229,148 +230,21 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         Some(shared.only_way(pin, shared.finder.ask(at.ip()), origin))
     }
 
+    fn asks_bond(&self, destination: &Destination, origin: &Origin) -> bool {
+        self.shared.asks_bond(destination, origin)
+    }
+
+    fn bond_answer<'a>(
+        &'a self,
+        socket: BorrowedFd<'_>,
+        destination: &Destination,
+        origin: &'a Origin,
+    ) -> BondAnswer<'a, Bonded> {
+        self.shared.bond_answer(socket, &destination.host, origin)
+    }
+
     fn note_overtaken(&self, at: SocketAddr) {
         self.shared.lock().set_aside(at, ASIDE, Instant::now());
-    }
-}
-
-impl Shared {
-    fn address_of(&self, destination: &Destination) -> Option<SocketAddr> {
-        let address = match &destination.host {
-            Host::Ip(address) => *address,
-            Host::Name(name) => self.names.address(name)?,
-        };
-        Some(SocketAddr::new(address.to_canonical(), destination.port))
-    }
-
-    /// What is pinned for an address and port of a host that this one has not enrolled with.
-    fn pin(&self, at: SocketAddr) -> Option<Pin> {
-        let pin = self.pins.pin(at, UnixTime::now())?;
-        (!(self.is_enrolled)(at.ip().to_canonical())).then_some(pin)
-    }
-
-    /// Whether connections go over a session or nowhere. A key is proved by the address, so one
-    /// that is not confirmed says nothing of the port.
-    fn is_required(&self, pin: Pin) -> bool {
-        self.require_bonded && pin.is_confirmed
-    }
-
-    /// Has the server at `at` asked for its key where it may have Hawser, and a session with it
-    /// begun.
-    fn look_for(self: &Arc<Self>, at: SocketAddr) {
-        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
-        if (self.is_enrolled)(at.ip()) {
-            return;
-        }
-        self.lock().note_asked(at, Instant::now());
-        let key = match self.may_have_it(at) {
-            true => self.finder.ask(at.ip()),
-            false => self.finder.known(at.ip()),
-        };
-        if let Some(key) = key {
-            tokio::spawn(meet(Arc::clone(self), at, key));
-        }
-    }
-
-    /// Whether a probe of a server that connections go to is worth it. Where handshakes speak, a
-    /// destination that says nothing has no packet more than without Hawser.
-    fn may_have_it(&self, at: SocketAddr) -> bool {
-        let Some(are_silent) = &self.are_silent else {
-            return true;
-        };
-        let has_said_so = self.lock().has_offered(at);
-        has_said_so || are_silent(at.ip()) || self.pins.pin(at, UnixTime::now()).is_some()
-    }
-
-    fn start(&self, pin: Pin) -> Option<Arc<Client>> {
-        let identity = self.pins.identity(pin.at, UnixTime::now())?;
-        (self.start)(pin, identity)
-    }
-
-    fn only_way<'a>(
-        &'a self,
-        pin: Pin,
-        found: Option<PublicKey>,
-        origin: &'a Origin,
-    ) -> Discovered<'a, Bonded> {
-        Discovered {
-            at: pin.at,
-            is_only_way: true,
-            dialing: self.dial_only(pin, found, origin).boxed(),
-        }
-    }
-
-    /// Opens a stream over the session with a server, begun or not, and in no other way.
-    async fn dial_only(
-        &self,
-        pin: Pin,
-        found: Option<PublicKey>,
-        origin: &Origin,
-    ) -> Result<Bonded, DialError> {
-        if let Some(got) = found.filter(|found| *found != pin.key) {
-            let pinned = pin.key;
-            self.tell(pin.at, Problem::OtherKey { pinned, got });
-            return Err(DialError::RefusedByPolicy);
-        }
-        let way = self.pool.dialer(pin.at, || self.start(pin));
-        let way = way.ok_or(DialError::GatewayUnavailable)?;
-        self.dial_by(way, pin, origin).await
-    }
-
-    async fn dial_by(
-        &self,
-        way: BondDialer,
-        pin: Pin,
-        origin: &Origin,
-    ) -> Result<Bonded, DialError> {
-        let at = pin.at;
-        let dialed = way.dial_for(&at_peer(at.port()), origin).await;
-        match &dialed {
-            Ok(stream) => {
-                self.pool.note_opened();
-                self.lock().set_problem(at, None);
-                // As long as the server wants, from now on.
-                let wanted = <[u8; 4]>::try_from(stream.answer()).map_or(FIRST_PIN, |seconds| {
-                    Duration::from_secs(u32::from_be_bytes(seconds).into())
-                });
-                let pins = Arc::clone(&self.pins);
-                tokio::spawn(change(at, move |now| {
-                    pins.confirm(at, pin.key, (now + wanted, now))
-                }));
-            }
-            // The server is as it should be; nothing listens there.
-            Err(DialError::ConnectionRefused) => {}
-            Err(error) => {
-                let is_fronted = *error != DialError::RefusedByPolicy;
-                let span = if is_fronted { ASIDE } else { NOT_FRONTED };
-                self.lock().set_aside(at, span, Instant::now());
-                self.tell(at, Problem::Refused(*error));
-                if !is_fronted {
-                    self.pool.give_up(at);
-                    let pins = Arc::clone(&self.pins);
-                    tokio::spawn(change(at, move |_| pins.drop_unconfirmed(at, pin.key)));
-                }
-            }
-        }
-        dialed
-    }
-
-    /// Why connections to a server go without a session.
-    fn tell(&self, at: SocketAddr, problem: Problem) {
-        if !self.lock().set_problem(at, Some(problem)) {
-            return;
-        }
-        match problem {
-            // A server need not have all its ports for strangers.
-            Problem::Refused(_) => {
-                tracing::info!(server = %at, %problem, "not bonded with this server");
-            }
-            _ => tracing::warn!(server = %at, %problem, "not bonded with this server"),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Servers> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -436,55 +310,6 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
         shared.look_for(at);
     }
 }
-
-/// Begins a session with the server at `at`, which has proved `key`, if it is the one that is
-/// pinned there or none is.
-async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
-    let hint = shared.lock().hint(at);
-    if hint.is_some_and(|hint| hint != key.hint()) {
-        return shared.tell(at, Problem::OtherHint);
-    }
-    let is_amiss = shared.lock().is_set_aside(at, Instant::now());
-    let pin = match shared.pins.pin(at, UnixTime::now()) {
-        Some(pin) => pin,
-        // As a port that is not fronted.
-        None if is_amiss => return,
-        None => {
-            let pins = Arc::clone(&shared.pins);
-            let kept = change(at, move |now| pins.keep(at, key, (now + FIRST_PIN, now)));
-            match kept.await {
-                Some(pin) => pin,
-                None => return,
-            }
-        }
-    };
-    if pin.key != key {
-        let pinned = pin.key;
-        return shared.tell(at, Problem::OtherKey { pinned, got: key });
-    }
-    if !is_amiss {
-        let _ = shared.pool.way(at, || shared.start(pin));
-    }
-}
-
-/// Changes the file of pins for the server at `at`, as `change` does at the present time. Returns
-/// what that returned; none where the file can't be changed, which is logged.
-async fn change<T: Send + 'static>(
-    at: SocketAddr,
-    change: impl FnOnce(UnixTime) -> Result<T, StoreError> + Send + 'static,
-) -> Option<T> {
-    match spawn_blocking(move || change(UnixTime::now())).await {
-        Ok(Ok(changed)) => Some(changed),
-        Ok(Err(error)) => {
-            tracing::warn!(server = %at, %error, "the file of servers' keys can't be changed");
-            None
-        }
-        Err(_) => None,
-    }
-}
-
-/// Until the server has said for how long.
-const FIRST_PIN: Duration = Duration::from_secs(86_400);
 
 #[cfg(test)]
 mod tests;

@@ -133,4 +133,4 @@ async fn prepare<S: Sessions>(
 }
 
 /// For the session, before a link is tried as well. As between two addresses: RFC 8305 §8.
-pub(crate) const HEAD_START: Duration = Duration::from_millis(250);
+pub(super) const HEAD_START: Duration = Duration::from_millis(250);

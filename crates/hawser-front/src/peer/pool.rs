@@ -61,6 +61,12 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
             .map(BondDialer::new)
     }
 
+    /// The same, and none is begun.
+    pub(super) fn running(&self, far: K) -> Option<BondDialer> {
+        let is_there = self.shared.lock().contains_key(&far);
+        is_there.then(|| self.way(far, || None)).flatten()
+    }
+
     fn client(
         &self,
         far: K,

@@ -14,6 +14,8 @@ pub enum Carries {
     Own,
     /// A program's, which has the connection to itself.
     OfProgram,
+    /// A program's; where the far end agrees, the connection becomes part of a session.
+    OfProgramBonded,
 }
 
 /// Ends the look when it is dropped.

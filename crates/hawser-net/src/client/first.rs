@@ -10,18 +10,29 @@ use futures_util::stream::FuturesUnordered;
 use hawser_channels::BackOff;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, SessionConfig, Side};
-use hawser_types::ChannelId;
+use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{ChannelRole, Enrolment};
 use tokio::time::Instant;
 
 use super::candidates::Candidates;
 use super::shared::Shared;
 use crate::driver::{Driver, NewChannel};
+use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::tls::{Handshake, TlsClient};
 
 /// A link, the address that was reached over it, and what the gateway has proved there.
 type Won = (Link, SocketAddr, Handshake);
+
+/// A connection over a link on which the far end has proved the key that the client is configured
+/// with, and seen the client's.
+#[derive(Debug)]
+pub struct FirstConnection {
+    /// The link.
+    pub link: LinkIndex,
+    /// What the handshake has left.
+    pub handshake: Handshake,
+}
 
 /// A session that has just begun, and the connection that it began with.
 pub(super) struct First {
@@ -216,6 +227,17 @@ async fn in_turn<T, F: Future<Output = Result<T, String>>>(
             else => return Err(problems),
         }
     }
+}
+
+/// A session that begins on a connection that is there; `None` where its link is gone, the far end
+/// is not the one that is meant, or there is nowhere for further channels to go.
+pub(super) fn on(shared: &Arc<Shared>, connection: FirstConnection) -> Option<First> {
+    let FirstConnection { link, handshake } = connection;
+    let mut usable = shared.usable_links().into_iter();
+    let link = usable.find(|it| it.index == link)?;
+    let addresses = shared.addresses.borrow().clone();
+    let remote = addresses.iter().find_map(HostPort::socket_addr)?;
+    (handshake.peer == shared.config.gateway).then(|| begin(shared, link, remote, handshake))
 }
 
 fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handshake) -> First {

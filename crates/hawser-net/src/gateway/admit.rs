@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use super::first_words;
 use super::half_open::{Origin, Place};
 use super::shared::{Ends, Entry, Shared};
 use super::{memory, session};
@@ -51,6 +52,39 @@ pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr,
     let place = shared.half_open.enter(origin, Instant::now());
     shared.count(|counters| counters.connections += 1);
     tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
+}
+
+/// Takes a connection to a port that a service has, too, if it speaks this protocol; gives it back
+/// if it is the service's. While that is not known it has a stranger's place.
+pub(super) async fn share(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    remote: SocketAddr,
+) -> Option<TcpStream> {
+    let origin = Origin::Address(remote.ip());
+    let place = shared.half_open.enter(origin, Instant::now());
+    shared.count(|counters| counters.connections += 1);
+    let judging = async {
+        timeout(LINE_PATIENCE, place.ready()).await.ok()?;
+        let is_session = |id| shared.lock_sessions().contains_key(&id);
+        Some(first_words::are_ours(&stream, is_session).await)
+    };
+    let judged = tokio::select! {
+        judged = judging => judged,
+        () = place.displaced() => None,
+    };
+    match judged {
+        Some(true) => {
+            tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
+            None
+        }
+        Some(false) => Some(stream),
+        None => {
+            tracing::debug!(%remote, "no place for it");
+            shared.count(|counters| counters.limited += 1);
+            None
+        }
+    }
 }
 
 async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {

@@ -56,6 +56,12 @@ impl OwnAddresses {
         let followed = self.followed.as_ref();
         followed.is_some_and(|it| it.known.borrow().contains(&address.to_canonical()))
     }
+
+    /// All of them, as they change; `None` for the default value. They are followed for as long as
+    /// this or a clone of it lives.
+    pub fn all(&self) -> Option<watch::Receiver<Arc<BTreeSet<IpAddr>>>> {
+        Some(self.followed.as_ref()?.known.clone())
+    }
 }
 
 struct OwnList(Sender);

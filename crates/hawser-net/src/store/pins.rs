@@ -42,6 +42,14 @@ pub struct Pin {
     pub is_confirmed: bool,
 }
 
+/// A key of this host's towards a server whose key is not known yet.
+#[derive(Debug)]
+pub struct Drawn {
+    number: u64,
+    /// The key.
+    pub identity: Identity,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct State {
@@ -100,7 +108,34 @@ impl PinStore {
         key: PublicKey,
         span: (UnixTime, UnixTime),
     ) -> Result<Pin, StoreError> {
-        self.keep_as((at, key), span, false)
+        self.keep_as((at, key, None), span, false)
+    }
+
+    /// The same with this host's key as it was drawn, which the server has seen by now. Where a pin
+    /// is there already, this host's key is that one's.
+    ///
+    /// # Errors
+    /// That the file cannot be changed.
+    pub fn keep_drawn(
+        &self,
+        at: SocketAddr,
+        key: PublicKey,
+        drawn: &Drawn,
+        span: (UnixTime, UnixTime),
+    ) -> Result<Pin, StoreError> {
+        self.keep_as((at, key, Some(drawn.number)), span, false)
+    }
+
+    /// Draws a key of this host's towards a server that is not pinned yet.
+    ///
+    /// # Errors
+    /// That there is no randomness.
+    pub fn draw(&self, at: SocketAddr) -> Result<Drawn, StoreError> {
+        let number = random()?;
+        Ok(Drawn {
+            number,
+            identity: self.derive(canonical(at), number),
+        })
     }
 
     /// The same once the server has accepted a stream to that port: from then on the pin is
@@ -114,7 +149,7 @@ impl PinStore {
         key: PublicKey,
         span: (UnixTime, UnixTime),
     ) -> Result<Pin, StoreError> {
-        self.keep_as((at, key), span, true)
+        self.keep_as((at, key, None), span, true)
     }
 
     /// Forgets the pin of a key for an address and port, unless it is confirmed: the server with
@@ -136,7 +171,7 @@ impl PinStore {
 
     fn keep_as(
         &self,
-        (at, key): (SocketAddr, PublicKey),
+        (at, key, number): (SocketAddr, PublicKey, Option<u64>),
         (until, now): (UnixTime, UnixTime),
         confirmed: bool,
     ) -> Result<Pin, StoreError> {
@@ -147,7 +182,7 @@ impl PinStore {
         if let Some(known) = known.filter(|it| it.key != key || is_known(it)) {
             return Ok(known);
         }
-        let number = random()?;
+        let number = number.map_or_else(random, Ok)?;
         self.file.update(|state| {
             // A clock that was set back makes no pin longer.
             state.servers.retain(|it| it.is_valid(now));
@@ -181,6 +216,10 @@ impl PinStore {
         let number = self
             .file
             .read(|state| Some(state.server(at, now)?.number))?;
+        Some(self.derive(at, number))
+    }
+
+    fn derive(&self, at: SocketAddr, number: u64) -> Identity {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
         let mut hashed = hmac::Context::with_key(&key);
         hashed.update(b"hawser key towards a server");
@@ -188,7 +227,7 @@ impl PinStore {
         hashed.update(at.to_string().as_bytes());
         let mut seed = Zeroizing::new([0; 32]);
         seed.copy_from_slice(hashed.sign().as_ref());
-        Some(Identity::from_seed(*seed))
+        Identity::from_seed(*seed)
     }
 }
 
@@ -332,6 +371,19 @@ mod tests {
         assert_ne!(first, own(at(2), NOW));
         pins.keep(at(1), key(1), (day(3), day(2))).unwrap();
         assert_ne!(first, own(at(1), day(2)));
+    }
+
+    #[test]
+    fn a_key_that_was_drawn_is_that_of_the_pin_unless_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        let span = (day(1), NOW);
+        let (drawn, other) = (pins.draw(at(1)).unwrap(), pins.draw(at(1)).unwrap());
+        assert_ne!(drawn.identity.public(), other.identity.public());
+        pins.keep_drawn(at(1), key(1), &drawn, span).unwrap();
+        pins.keep_drawn(at(1), key(1), &other, span).unwrap();
+        let own = store(&folder).identity(at(1), NOW).unwrap();
+        assert_eq!(own.public(), drawn.identity.public());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use hawser_wire::KeyHint;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     AlwaysResolvesClientRawPublicKeys, ResolvesClientCert, Resumption, WantsClientCert,
@@ -24,9 +25,8 @@ use super::error::TlsError;
 use super::protocol::{ALPN, Allow};
 use crate::identity::{Identity, PublicKey};
 
-pub(super) fn client(me: &Identity, expected: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
+pub(super) fn client(me: &Identity, expected: Expected) -> Result<Arc<ClientConfig>, TlsError> {
     let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(me));
-    let expected = Expected::AmongThese(vec![expected]);
     let config = believing(expected)?.with_client_cert_resolver(Arc::new(resolver));
     Ok(ours(config))
 }
@@ -187,6 +187,8 @@ impl From<Verdict> for rustls::Error {
 pub(super) enum Expected {
     /// Holders of these keys.
     AmongThese(Vec<PublicKey>),
+    /// The holder of a key with this hint.
+    Hinted(KeyHint),
     /// Whoever proves a key: who that is, is judged afterwards.
     Anyone,
 }
@@ -205,8 +207,12 @@ impl ServerCertVerifier for ExpectServer {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let got = public_key(key)?;
-        let Expected::AmongThese(known) = &self.0 else {
-            return Ok(ServerCertVerified::assertion());
+        let known = match &self.0 {
+            Expected::AmongThese(known) => known,
+            Expected::Hinted(hint) if got.hint() != *hint => {
+                return Err(Verdict::UnknownServer { key: got }.into());
+            }
+            Expected::Hinted(_) | Expected::Anyone => return Ok(ServerCertVerified::assertion()),
         };
         match known[..] {
             _ if known.contains(&got) => Ok(ServerCertVerified::assertion()),
@@ -374,7 +380,10 @@ pub(super) mod forge {
     pub(crate) fn client(me: &Identity, claimed: PublicKey, peer: PublicKey) -> ClientConfig {
         let key = CertificateDer::from(spki(&claimed));
         let certified = CertifiedKey::new(vec![key], Arc::new(IdentityKey(me.clone())));
-        let mut config = super::client(me, peer).unwrap().as_ref().clone();
+        let mut config = super::client(me, Expected::AmongThese(vec![peer]))
+            .unwrap()
+            .as_ref()
+            .clone();
         config.client_auth_cert_resolver =
             Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::new(certified)));
         config

@@ -77,6 +77,26 @@ async fn two_handshakes_of_the_same_hosts_give_different_secrets() {
 }
 
 #[tokio::test]
+async fn a_client_that_knows_the_hint_alone_learns_the_key_and_believes_no_other() {
+    for (hinted, is_it) in [(gateway().public(), true), (me().public(), false)] {
+        let (client, server) = connected().await;
+        let (dialer, gateway) = (TlsClient::to_hinted(&me(), hinted.hint()), gateway());
+        let dialer = dialer.unwrap();
+        let client = dialer.handshake(client);
+        let server = server_handshake(server, &[], &gateway, anybody());
+        let (client, server) = tokio::join!(client, server);
+        match is_it {
+            true => assert_eq!(client.unwrap().peer, gateway.public()),
+            // Before it has shown a key itself.
+            false => {
+                let refused = matches!(client, Err(TlsError::UnknownPeer { .. }));
+                assert!(refused && server.is_err());
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn bytes_behind_the_handshake_are_left_in_the_stream() {
     let (client, server) = both(anybody(), gateway().public()).await;
     let (mut client, mut server) = (client.unwrap(), server.unwrap());
@@ -204,7 +224,7 @@ async fn a_borrowed_key_is_refused_before_anybody_is_asked_about_it() {
 
 async fn refused_hello(change: impl FnOnce(&mut ClientConfig)) -> (TlsError, TlsError) {
     let (client, server) = connected().await;
-    let mut config = config::client(&me(), gateway().public())
+    let mut config = config::client(&me(), Expected::AmongThese(vec![gateway().public()]))
         .unwrap()
         .as_ref()
         .clone();

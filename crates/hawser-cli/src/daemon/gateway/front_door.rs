@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::front_ports::FrontPorts;
 use crate::daemon::handshake::answering::{AnswerCounts, Answering};
 use crate::setup::{Setup, Usage};
 
@@ -34,6 +35,8 @@ pub(crate) struct FrontDoor {
     source: Option<Arc<ForeignSource>>,
     /// Tells clients of it in handshakes.
     answering: Option<Answering>,
+    /// What wants a bond on the services' own ports.
+    ports: FrontPorts,
     tasks: [AbortHandle; 2],
 }
 
@@ -66,14 +69,14 @@ impl FrontDoor {
         let own = OwnAddresses::follow().await;
         let own = own.context("can't follow this machine's addresses")?;
         let limits = Limits::within(getrlimit(Resource::Nofile).current, config);
-        let machine = ThisMachine::new(own);
+        let machine = ThisMachine::new(own.clone());
         let fronted = Arc::new(Fronted::new(shown, machine, limits.streams, front.pin));
         let listener = hawser_net::bind::listen(front.listen)
             .map_err(|error| not_bound(front.listen, &error))?;
         let listen = listener.local_addr()?;
         let session = &setup.config.session;
         let identity = state.identity()?;
-        let answering = answer(&ports, &identity.public(), links);
+        let (answering, listeners) = answer(&ports, &identity.public(), (links, &own));
         let gateway = GatewayConfig {
             identity,
             session: session.for_session(MAX_STREAMS),
@@ -82,6 +85,7 @@ impl FrontDoor {
         };
         let gateway = Gateway::start(gateway, vec![listener], Arc::new(Everybody))?;
         let gateway = Arc::new(gateway.following(links.clone()));
+        let front_ports = FrontPorts::open(listeners, &gateway, &fronted)?;
         tracing::info!(%listen, ?ports, "hosts that have not enrolled reach these ports");
         let serving = serve(Arc::clone(&gateway), Arc::clone(&fronted));
         let tidying = end_idle(Arc::downgrade(&gateway));
@@ -94,6 +98,7 @@ impl FrontDoor {
             fronted,
             source,
             answering,
+            ports: front_ports,
         }))
     }
 
@@ -107,7 +112,7 @@ impl FrontDoor {
 
     /// Ends all sessions in order, within `patience`.
     pub(crate) async fn end(self, patience: Duration) {
-        drop(self.answering);
+        drop((self.answering, self.ports));
         self.gateway.close(patience).await;
         self.tasks.iter().for_each(AbortHandle::abort);
         if let Some(source) = self.source {
@@ -117,22 +122,24 @@ impl FrontDoor {
 }
 
 /// Has handshakes say that services at these ports can be reached over all links, where that can
-/// be.
+/// be. Returns the listeners for connections that want a bond, too.
 fn answer(
     ports: &[u16],
     key: &PublicKey,
-    links: &watch::Receiver<Arc<Vec<Link>>>,
-) -> Option<Answering> {
-    let answering = Answering::start(ports.iter().copied().collect(), key, links.clone());
-    answering
-        .inspect_err(|error| {
+    (links, own): (&watch::Receiver<Arc<Vec<Link>>>, &OwnAddresses),
+) -> (Option<Answering>, Vec<std::net::TcpListener>) {
+    let answering = Answering::start(ports.iter().copied().collect(), key, links.clone(), own);
+    match answering {
+        Ok((answering, listeners)) => (Some(answering), listeners),
+        Err(error) => {
             tracing::warn!(
                 %error,
                 "handshakes do not tell that these ports are fronted: clients that go by them do \
                  not notice, others probe this machine"
             );
-        })
-        .ok()
+            (None, Vec::new())
+        }
+    }
 }
 
 /// How each service is shown clients' addresses; those that can't be are left out.

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,12 +53,17 @@ impl Announcing {
             director,
             is_deaf: AtomicBool::new(false),
         });
-        let looked_at = Arc::clone(&shared);
+        let asking = shared.discovery().asking();
+        let looked_at = asking.clone();
         let looking = look_at_sockets(move |socket, carries| {
-            if carries == Carries::Own
-                && let Err(error) = looked_at.announce_on(socket, None)
-            {
-                tracing::debug!(%error, "a connection of Hawser's own is announced, too");
+            let says = match carries {
+                Carries::Own => None,
+                // As everywhere.
+                Carries::OfProgram => return,
+                Carries::OfProgramBonded => Some(Announcement::Bond),
+            };
+            if let Err(error) = looked_at.announce_on(socket, says) {
+                tracing::debug!(%error, ?says, "a connection says what those of programs say");
             }
         });
         // Before anything is announced, it is known what is not to be.
@@ -72,6 +76,7 @@ impl Announcing {
         let handshakes = Handshakes {
             heard,
             are_silent: Box::new(move |to| silent.upgrade().is_none_or(|it| it.are_silent(to))),
+            answers: Box::new(move |socket| asking.learnt_on(socket)),
         };
         let announcing = Self {
             shared,
@@ -115,14 +120,6 @@ impl Drop for Announcing {
 }
 
 impl Shared {
-    fn announce_on(
-        &self,
-        socket: impl AsFd,
-        says: Option<Announcement>,
-    ) -> Result<(), CaptureError> {
-        self.discovery().announce_on(socket, says)
-    }
-
     /// Whether handshakes with an address say nothing of Hawser, whether it has it or not.
     fn are_silent(&self, to: IpAddr) -> bool {
         let report = self.director.report();
@@ -142,6 +139,8 @@ impl Shared {
             }
         }
         match learnt.outcome {
+            // Whoever has made the connection knows, and begins a session on it.
+            Outcome::Answered(answer) if answer.bond => None,
             Outcome::Answered(_) | Outcome::Plain => Some(learnt.heard()),
             Outcome::Echoed | Outcome::Unreadable(_) | Outcome::Repeated => None,
         }

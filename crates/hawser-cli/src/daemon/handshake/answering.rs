@@ -1,14 +1,17 @@
 //! The server's end: SYN-ACKs of fronted ports say that they can be reached over all links.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hawser_capture::{Bonds, CaptureError, Discovery, FrontedPort, mount_point};
 use hawser_net::identity::PublicKey;
-use hawser_net::links::Link;
+use hawser_net::links::{Link, OwnAddresses};
 use hawser_wire::KeyHint;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+
+use super::diverting::{self, Interfaces};
 
 /// Has the listeners of fronted ports answer the option of SYNs, for as long as this lives.
 pub(crate) struct Answering {
@@ -21,19 +24,33 @@ pub(crate) struct AnswerCounts(Weak<Mutex<Discovery>>);
 
 impl Answering {
     /// Begins, for services at these `ports`; clients will meet `key`. Listeners that can't be
-    /// reached any more are named in the log.
+    /// reached any more are named in the log. Returns the listeners for connections that want a
+    /// bond, too, which come to the services' ports and to addresses of `own`; none where there
+    /// can't be any.
     pub(crate) fn start(
         ports: BTreeSet<u16>,
         key: &PublicKey,
         links: watch::Receiver<Arc<Vec<Link>>>,
-    ) -> Result<Self, CaptureError> {
-        let discovery = Arc::new(Mutex::new(Discovery::start(&mount_point()?)?));
-        let answers = Answers {
+        own: &OwnAddresses,
+    ) -> Result<(Self, Vec<TcpListener>), CaptureError> {
+        let mut discovery = Discovery::start(&mount_point()?)?;
+        let listeners = diverting::listen(&mut discovery).unwrap_or_else(|error| {
+            tracing::warn!(%error, "connections have no bond from their beginning");
+            Vec::new()
+        });
+        let discovery = Arc::new(Mutex::new(discovery));
+        let mut answers = Answers {
             discovery: Arc::clone(&discovery),
             ports,
             key_hint: key.hint(),
+            bonds: match listeners.is_empty() {
+                true => Bonds::Refused,
+                false => Bonds::Diverted,
+            },
+            interfaces: Interfaces::default(),
+            own: own.clone(),
         };
-        answers.set(super::interfaces(links.borrow().iter()))?;
+        answers.update(&links.borrow())?;
         if let Err(error) = lock(&discovery).reach_listeners() {
             let ports = &answers.ports;
             tracing::warn!(
@@ -43,10 +60,11 @@ impl Answering {
             );
         }
         let following = tokio::spawn(answers.follow(links));
-        Ok(Self {
+        let answering = Self {
             discovery,
             following: following.abort_handle(),
-        })
+        };
+        Ok((answering, listeners))
     }
 
     /// The counters.
@@ -75,26 +93,51 @@ struct Answers {
     discovery: Arc<Mutex<Discovery>>,
     ports: BTreeSet<u16>,
     key_hint: KeyHint,
+    bonds: Bonds,
+    interfaces: Interfaces,
+    own: OwnAddresses,
 }
 
 impl Answers {
-    fn set(&self, interfaces: u8) -> Result<(), CaptureError> {
+    /// Answers as links and addresses are now.
+    fn update(&mut self, links: &[Link]) -> Result<(), CaptureError> {
+        let interfaces = super::interfaces(links);
         let fronted = self.ports.iter().map(|port| FrontedPort {
             port: *port,
             interfaces,
             key_hint: self.key_hint,
-            // They have a port of their own.
-            bonds: Bonds::Refused,
+            bonds: self.bonds,
         });
-        lock(&self.discovery).set_fronted(&fronted.collect::<Vec<_>>())
+        let mut discovery = lock(&self.discovery);
+        if self.bonds == Bonds::Diverted {
+            if let Some(own) = self.own.all() {
+                diverting::set_own(&mut discovery, own.borrow().iter());
+            }
+            self.interfaces.follow(&mut discovery, links);
+        }
+        discovery.set_fronted(&fronted.collect::<Vec<_>>())
     }
 
-    /// Answers with the number of links as it is.
-    async fn follow(self, mut links: watch::Receiver<Arc<Vec<Link>>>) {
-        while links.changed().await.is_ok() {
-            let interfaces = super::interfaces(links.borrow_and_update().iter());
-            if let Err(error) = self.set(interfaces) {
-                tracing::debug!(%error, "handshakes answer with the number of links before");
+    /// Goes on as links and addresses change.
+    async fn follow(mut self, mut links: watch::Receiver<Arc<Vec<Link>>>) {
+        let mut own = self.own.all();
+        loop {
+            let address = async {
+                match &mut own {
+                    Some(own) => own.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let changed = tokio::select! {
+                changed = links.changed() => changed,
+                changed = address => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            let now = Arc::clone(&links.borrow_and_update());
+            if let Err(error) = self.update(&now) {
+                tracing::debug!(%error, "handshakes answer as links were before");
             }
         }
     }

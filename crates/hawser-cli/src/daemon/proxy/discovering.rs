@@ -59,10 +59,10 @@ impl Seeking<'_> {
         let servers = DiscoveredServers::start(DiscoverySettings {
             finder: PeerFinder::of_anyone(connect, settings),
             pins: PinStore::open(&self.setup.state)?,
-            start: Box::new(move |pin, identity| {
+            start: Box::new(move |pin, identity, first| {
                 let door = SocketAddr::new(pin.at.ip(), DEFAULT_FRONT_PORT);
                 let door = HostPort::try_from(door).into_iter().collect();
-                clients.start_as(identity, pin.key, door)
+                clients.start_as(identity, pin.key, door, first)
             }),
             is_enrolled: Box::new(move |at| {
                 if let Err(error) = enrolled.reload_if_changed() {

@@ -10,7 +10,7 @@ use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource, TransportChoice};
 use hawser_front::connect::Connect;
 use hawser_front::peer::{PeerFinder, PeerSessions, PeerSettings, Peers, ThroughGateway};
 use hawser_net::bind::{SocketOptions, connect_on_link};
-use hawser_net::client::{Client, ClientConfig};
+use hawser_net::client::{Client, ClientConfig, FirstConnection};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::links::{Link, usable};
@@ -103,20 +103,25 @@ impl PeerClients {
         Some(self.begin(config))
     }
 
-    /// The same with another key of this host's, by which nobody else knows it.
+    /// The same with another key of this host's, by which nobody else knows it, and on a connection
+    /// that is there already, where there is one.
     pub(crate) fn start_as(
         &self,
         identity: Identity,
         peer: PublicKey,
         addresses: Vec<HostPort>,
+        first: Option<FirstConnection>,
     ) -> Option<Arc<Client>> {
-        let config = self.config(peer, addresses)?;
-        Some(self.begin(ClientConfig {
+        let config = ClientConfig {
             identity,
             name: String::new(),
             reached: Vec::new(),
-            ..config
-        }))
+            ..self.config(peer, addresses)?
+        };
+        Some(match first {
+            Some(first) => self.keep(Client::start_on(config, self.links.clone(), first)),
+            None => self.begin(config),
+        })
     }
 
     /// The same for one that nothing leads to but the gateway at which it may be met.
@@ -147,7 +152,11 @@ impl PeerClients {
     }
 
     fn begin(&self, config: ClientConfig) -> Arc<Client> {
-        let client = Arc::new(Client::start_enrolled(config, self.links.clone()));
+        self.keep(Client::start_enrolled(config, self.links.clone()))
+    }
+
+    fn keep(&self, client: Client) -> Arc<Client> {
+        let client = Arc::new(client);
         // Goes on for as long as the client lives.
         drop(self.rules.keep(&client, &self.links));
         client

@@ -390,7 +390,7 @@ impl Handshake {
 }
 
 /// A process that is ended when this is dropped.
-struct Ended(Child);
+pub(super) struct Ended(pub(super) Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {

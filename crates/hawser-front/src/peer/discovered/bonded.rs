@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use hawser_net::store::Pin;
 use tokio::time::Instant;
 
+use super::DiscoveredServers;
 use super::servers::FoundServer;
-use super::{DiscoveredServers, Shared};
+use super::shared::Shared;
 use crate::connection::BondedServers;
 
 impl DiscoveredServers {
@@ -44,7 +45,9 @@ impl Shared {
         let clients = self.pool.clients().into_iter();
         let admitted = clients.filter(|(_, client)| client.is_admitted());
         let pins = admitted.filter_map(|(at, _)| self.pin(at));
-        let is_its = |pin: &Pin| self.finder.known(pin.at.ip()) == Some(pin.key);
+        // One that began on a connection to the service may not be known by a probe.
+        let known = |pin: &Pin| self.finder.known(pin.at.ip());
+        let is_its = |pin: &Pin| known(pin).is_none_or(|key| key == pin.key);
         let (now, servers) = (Instant::now(), self.lock());
         let of_use = |pin: &Pin| !servers.is_set_aside(pin.at, now);
         pins.filter(|pin| is_its(pin) && of_use(pin)).collect()

@@ -24,6 +24,8 @@ struct Server {
     hint: Option<KeyHint>,
     /// Until then connections go without a session.
     aside_until: Option<Instant>,
+    /// Until then no handshake asks for a bond.
+    no_bond_until: Option<Instant>,
     problem: Option<Problem>,
 }
 
@@ -122,6 +124,16 @@ impl Servers {
         until.is_some_and(|until| now < until)
     }
 
+    /// The server has no bond for connections on the port itself.
+    pub(super) fn note_no_bond(&mut self, at: SocketAddr, now: Instant) {
+        self.server(at).no_bond_until = Some(now + ASIDE);
+    }
+
+    pub(super) fn takes_bonds(&self, at: SocketAddr, now: Instant) -> bool {
+        let until = self.known.get(&at).and_then(|it| it.no_bond_until);
+        until.is_none_or(|until| until <= now)
+    }
+
     /// What is amiss with a server now; returns whether that is news. Where another key was proved,
     /// a handshake that speaks of it is none.
     pub(super) fn set_problem(&mut self, at: SocketAddr, problem: Option<Problem>) -> bool {
@@ -158,6 +170,7 @@ impl Servers {
             has_offered: false,
             hint: None,
             aside_until: None,
+            no_bond_until: None,
             problem: None,
         })
     }

@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use hawser_net::client::ClientConfig;
 use hawser_net::gateway::{Admission, Gateway, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
+use hawser_net::identity::Identity;
 use hawser_net::links::Link;
 use hawser_net::store::StateDir;
 use hawser_wire::{Offer, OfferForm};
@@ -14,7 +16,9 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::connect::connect_tcp;
 use crate::incoming::IncomingStream as _;
+use crate::own_ports::at_peer;
 use crate::peer::PeerSettings;
+use crate::transport::DialError;
 
 /// A server that everybody may use, which echoes what comes to one port and refuses others, and a
 /// host that looks for it.
@@ -109,12 +113,13 @@ impl Scene {
         let servers = DiscoveredServers::start(DiscoverySettings {
             finder: PeerFinder::of_anyone(connect_tcp, settings),
             pins,
-            start: Box::new(move |pin, identity| Some(client(door, pin.key, identity))),
+            start: Box::new(move |pin, identity, _| Some(client(door, pin.key, identity))),
             is_enrolled: Box::new(|at| at == ENROLLED),
             rules: watch::channel(Arc::default()).1,
             require_bonded,
             handshakes: speaking.then(|| Handshakes {
                 heard: hears,
+                answers: Box::new(|_| None),
                 are_silent: Box::new(|at| at == SILENT),
             }),
         });

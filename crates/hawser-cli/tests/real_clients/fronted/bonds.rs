@@ -1,0 +1,217 @@
+//! Connections that ask for a bond in their handshake, on the service's own port.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use super::super::clients::{is_without, noise, run};
+use super::super::network::{Namespace, SERVER};
+use super::super::program::{Daemon, kernel_captures};
+use super::handshakes::Ended;
+use super::{FILE, PLAIN, SPEAKS_FIRST, Stage};
+
+#[test]
+fn the_first_connection_to_a_server_never_met_goes_over_both_links() {
+    let test = "the_first_connection_to_a_server_never_met_goes_over_both_links";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    let content = noise(1, FILE);
+    stage.nginx.put("file", &content);
+    let before = stage.network.received();
+    assert!(stage.download(&up, PLAIN, "file").out() == content);
+    let after = stage.network.received();
+    assert_eq!(stage.counts(), (1, 0), "{}\n{}", up.log(), server.log());
+    for (before, after) in before.into_iter().zip(after) {
+        let share = after - before;
+        assert!(
+            share > FILE as u64 / 8,
+            "{share} bytes by one link: {}",
+            up.log()
+        );
+    }
+    let line = stage.nginx.logged(&["GET /file "]);
+    let is_clients = |address| line.contains(&format!(" {address} "));
+    assert!(is_clients("10.7.1.2") || is_clients("10.7.2.2"), "{line}");
+    // The next one is in the same session, and asks for nothing.
+    assert!(stage.download(&up, PLAIN, "file").out() == content);
+    assert_eq!(stage.counts(), (2, 0), "{}\n{}", up.log(), server.log());
+    assert_eq!(stage.paths().len(), 1);
+    assert_eq!(stage.server_count("front-handshakes-diverted"), 1);
+    up.end();
+    server.end();
+}
+
+#[test]
+fn a_service_that_speaks_first_is_heard_in_a_session_and_without() {
+    let test = "a_service_that_speaks_first_is_heard_in_a_session_and_without";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    let _service = stage.speaker();
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    let said = stage.converse(&up);
+    assert!(
+        said.starts_with("220 ready\nheard hello from 10.7."),
+        "{said}"
+    );
+    assert_eq!(stage.counts(), (1, 0), "{}\n{}", up.log(), server.log());
+    up.end();
+
+    // Whose answer is lost is carried to the service, once the client was silent for a while.
+    if !stage.strips(&stage.network.client, STRIPS_ANSWERS, test) {
+        return;
+    }
+    std::fs::remove_file(stage.place.path("client/servers.json")).unwrap();
+    let up = stage.up(&[]);
+    let said = stage.converse(&up);
+    assert!(
+        said.starts_with("220 ready\nheard hello from 10.7."),
+        "{said}"
+    );
+    assert_eq!(stage.counts(), (1, 1), "{}\n{}", up.log(), server.log());
+    up.end();
+    server.end();
+}
+
+#[test]
+fn an_option_that_is_lost_in_one_direction_leaves_a_plain_connection() {
+    let test = "an_option_that_is_lost_in_one_direction_leaves_a_plain_connection";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    let server = stage.serve();
+    let content = noise(1, FILE / 8);
+    stage.nginx.put("file", &content);
+    for (rules, passed_on) in [(STRIPS_ANSWERS, 1), (STRIPS_QUESTIONS, 1)] {
+        if !stage.strips(&stage.network.client, rules, test) {
+            return;
+        }
+        let up = stage.up(&[]);
+        assert!(stage.download(&up, PLAIN, "file").out() == content);
+        let counts = stage.counts();
+        assert_eq!(counts, (0, passed_on), "{}\n{}", up.log(), server.log());
+        // The service sees the client in any case.
+        let line = stage.nginx.logged(&["GET /file "]);
+        assert!(line.contains(" 10.7."), "{line}");
+        up.end();
+    }
+    server.end();
+}
+
+#[test]
+fn where_syn_cookies_are_always_sent_a_session_goes_by_the_port_for_strangers() {
+    let test = "where_syn_cookies_are_always_sent_a_session_goes_by_the_port_for_strangers";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    stage.always_send_cookies();
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    stage.nginx.put("file", b"x");
+    let done = stage.download(&up, PLAIN, "file");
+    assert_eq!(done.out(), b"x", "{}", up.log());
+    stage.until_bonded(&up, PLAIN);
+    assert_eq!(stage.server_count("front-passed-on"), 0);
+    assert_eq!(stage.server_count("front-handshakes-diverted"), 0);
+    up.end();
+    server.end();
+}
+
+/// Not a test: a service that speaks first, once it is asked to be one.
+#[test]
+fn speaker() {
+    if std::env::var_os(SPEAKER).is_none() {
+        return;
+    }
+    let listener = TcpListener::bind(("0.0.0.0", SPEAKS_FIRST)).unwrap();
+    println!("it listens");
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let from = stream.peer_addr().unwrap().ip();
+        let mut line = String::new();
+        let mut talk = || {
+            writeln!(stream, "220 ready")?;
+            BufReader::new(&stream).read_line(&mut line)?;
+            writeln!(stream, "heard {} from {from}", line.trim_end())
+        };
+        if let Err(error) = talk() {
+            println!("{error}");
+        }
+    }
+}
+
+/// A stage for handshakes that ask; none where something is missing here, which is told.
+fn bonding(test: &str) -> Option<Stage> {
+    if is_without(&["bash", "sh"], test) || !kernel_captures(test) {
+        return None;
+    }
+    Stage::new(test)
+}
+
+impl Stage {
+    /// Connections that went over sessions with the server, and those that it passed on.
+    fn counts(&self) -> (u64, u64) {
+        (self.front("connected"), self.front("passed-on"))
+    }
+
+    fn server_count(&self, name: &str) -> u64 {
+        let status = self.place.status("server").unwrap();
+        status["counters"][name].as_u64().unwrap_or_default()
+    }
+
+    /// Starts the service that speaks first.
+    fn speaker(&self) -> Ended {
+        let mut command = self
+            .network
+            .server
+            .command(std::env::current_exe().unwrap());
+        let name = "fronted::bonds::speaker";
+        command.args(["--exact", name, "--nocapture"]);
+        let mut child = command
+            .env(SPEAKER, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = child.stdout.take().unwrap();
+        let service = Ended(child);
+        let mut lines = BufReader::new(out).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with("it listens")));
+        // Whatever it says later has a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        service
+    }
+
+    /// Talks with that service by the client's proxy port, as a program that waits to be spoken to.
+    fn converse(&self, up: &Daemon) -> String {
+        let proxy = up.listen(&self.place).unwrap();
+        let (_, port) = proxy.rsplit_once(':').unwrap();
+        let script = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port}
+             printf 'CONNECT {SERVER}:{SPEAKS_FIRST} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3
+             while read -r -u 3 line && [ \"$line\" != $'\\r' ]; do :; done
+             read -r -u 3 line; echo \"$line\"; echo hello >&3; cat <&3"
+        );
+        let mut bash = self.network.client.command("bash");
+        run(&self.place, bash.args(["-c", &script])).text()
+    }
+
+    /// Has options taken out from now on, in place of what was before; says so where that can't be.
+    fn strips(&self, at: &Namespace, rules: &str, test: &str) -> bool {
+        let rules = format!("flush ruleset; table inet middlebox {{ {rules}; }}");
+        let nft = at.command("nft").arg(rules).output();
+        let strips = nft.is_ok_and(|output| output.status.success());
+        if !strips {
+            let reason = "no nftables that take TCP's options out";
+            hawser_skip::skip(&format!("real_clients::{test}"), reason);
+        }
+        strips
+    }
+}
+
+const SPEAKER: &str = "HAWSER_TEST_SPEAKER";
+/// Of SYN-ACKs that come, and of SYNs that leave.
+const STRIPS_ANSWERS: &str = "chain from { type filter hook prerouting priority -300; \
+                              tcp flags & (syn | ack) == (syn | ack) reset tcp option 254; }";
+const STRIPS_QUESTIONS: &str = "chain to { type filter hook postrouting priority 0; \
+                                tcp flags & (syn | ack) == syn reset tcp option 254; }";

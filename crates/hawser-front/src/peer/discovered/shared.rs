@@ -1,0 +1,244 @@
+//! What is known of servers, and sessions with them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use hawser_capture::Learnt;
+use hawser_net::client::{Client, FirstConnection};
+use hawser_net::identity::{Identity, PublicKey};
+use hawser_net::store::{Pin, PinStore, StoreError};
+use hawser_net::unix_time::UnixTime;
+use hawser_policy::RuleSet;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use super::servers::{ASIDE, NOT_FRONTED, Problem, Servers};
+use super::turns::Turns;
+use super::way::Discovered;
+use crate::bonded::{BondDialer, Bonded};
+use crate::connection::Origin;
+use crate::destination::{Destination, Host};
+use crate::own_ports::at_peer;
+use crate::peer::finder::PeerFinder;
+use crate::peer::names::Names;
+use crate::peer::peers::HEAD_START;
+use crate::peer::pool::SessionPool;
+use crate::resolve::SystemResolver;
+use crate::transport::{DialError, Dialer as _};
+
+/// What tasks and dialers of one set of servers share.
+pub(super) struct Shared {
+    pub(super) finder: PeerFinder,
+    pub(super) pins: Arc<PinStore>,
+    pub(super) start: Box<StartSession>,
+    pub(super) is_enrolled: Box<IsEnrolled>,
+    pub(super) pool: SessionPool<SocketAddr>,
+    pub(super) rules: watch::Receiver<Arc<RuleSet>>,
+    pub(super) require_bonded: bool,
+    pub(super) names: Names<SystemResolver>,
+    pub(super) servers: Mutex<Servers>,
+    /// None where nobody listens to handshakes.
+    pub(super) are_silent: Option<Box<AreSilent>>,
+    pub(super) answers: Option<Box<Answers>>,
+    pub(super) turns: Turns,
+}
+
+pub(super) type AreSilent = dyn Fn(IpAddr) -> bool + Send + Sync;
+pub(super) type Answers = dyn Fn(BorrowedFd<'_>) -> Option<Learnt> + Send + Sync;
+pub(super) type StartSession =
+    dyn Fn(Pin, Identity, Option<FirstConnection>) -> Option<Arc<Client>> + Send + Sync;
+pub(super) type IsEnrolled = dyn Fn(IpAddr) -> bool + Send + Sync;
+
+impl Shared {
+    pub(super) fn address_of(&self, destination: &Destination) -> Option<SocketAddr> {
+        let address = match &destination.host {
+            Host::Ip(address) => *address,
+            Host::Name(name) => self.names.address(name)?,
+        };
+        Some(SocketAddr::new(address.to_canonical(), destination.port))
+    }
+
+    /// What is pinned for an address and port of a host that this one has not enrolled with.
+    pub(super) fn pin(&self, at: SocketAddr) -> Option<Pin> {
+        let pin = self.pins.pin(at, UnixTime::now())?;
+        (!(self.is_enrolled)(at.ip().to_canonical())).then_some(pin)
+    }
+
+    /// Whether connections go over a session or nowhere. A key is proved by the address, so one
+    /// that is not confirmed says nothing of the port.
+    pub(super) fn is_required(&self, pin: Pin) -> bool {
+        self.require_bonded && pin.is_confirmed
+    }
+
+    /// Has the server at `at` asked for its key where it may have Hawser, and a session with it
+    /// begun.
+    pub(super) fn look_for(self: &Arc<Self>, at: SocketAddr) {
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        if (self.is_enrolled)(at.ip()) {
+            return;
+        }
+        self.lock().note_asked(at, Instant::now());
+        let key = match self.may_have_it(at) {
+            true => self.finder.ask(at.ip()),
+            false => self.finder.known(at.ip()),
+        };
+        if let Some(key) = key {
+            tokio::spawn(meet(Arc::clone(self), at, key));
+        }
+    }
+
+    /// Whether a probe of a server that connections go to is worth it. Where handshakes speak, a
+    /// destination that says nothing has no packet more than without Hawser.
+    pub(super) fn may_have_it(&self, at: SocketAddr) -> bool {
+        let Some(are_silent) = &self.are_silent else {
+            return true;
+        };
+        let has_said_so = self.lock().has_offered(at);
+        has_said_so || are_silent(at.ip()) || self.pins.pin(at, UnixTime::now()).is_some()
+    }
+
+    pub(super) fn start(&self, pin: Pin) -> Option<Arc<Client>> {
+        let identity = self.pins.identity(pin.at, UnixTime::now())?;
+        (self.start)(pin, identity, None)
+    }
+
+    pub(super) fn only_way<'a>(
+        &'a self,
+        pin: Pin,
+        found: Option<PublicKey>,
+        origin: &'a Origin,
+    ) -> Discovered<'a, Bonded> {
+        Discovered {
+            at: pin.at,
+            is_only_way: true,
+            head_start: HEAD_START,
+            dialing: self.dial_only(pin, found, origin).boxed(),
+        }
+    }
+
+    /// Opens a stream over the session with a server, begun or not, and in no other way.
+    pub(super) async fn dial_only(
+        &self,
+        pin: Pin,
+        found: Option<PublicKey>,
+        origin: &Origin,
+    ) -> Result<Bonded, DialError> {
+        if let Some(got) = found.filter(|found| *found != pin.key) {
+            let pinned = pin.key;
+            self.tell(pin.at, Problem::OtherKey { pinned, got });
+            return Err(DialError::RefusedByPolicy);
+        }
+        let way = self.pool.dialer(pin.at, || self.start(pin));
+        let way = way.ok_or(DialError::GatewayUnavailable)?;
+        self.dial_by(way, pin, origin).await
+    }
+
+    pub(super) async fn dial_by(
+        &self,
+        way: BondDialer,
+        pin: Pin,
+        origin: &Origin,
+    ) -> Result<Bonded, DialError> {
+        let at = pin.at;
+        let dialed = way.dial_for(&at_peer(at.port()), origin).await;
+        match &dialed {
+            Ok(stream) => {
+                self.pool.note_opened();
+                self.lock().set_problem(at, None);
+                // As long as the server wants, from now on.
+                let wanted = <[u8; 4]>::try_from(stream.answer()).map_or(FIRST_PIN, |seconds| {
+                    Duration::from_secs(u32::from_be_bytes(seconds).into())
+                });
+                let pins = Arc::clone(&self.pins);
+                tokio::spawn(change(at, move |now| {
+                    pins.confirm(at, pin.key, (now + wanted, now))
+                }));
+            }
+            // The server is as it should be; nothing listens there.
+            Err(DialError::ConnectionRefused) => {}
+            Err(error) => {
+                let is_fronted = *error != DialError::RefusedByPolicy;
+                let span = if is_fronted { ASIDE } else { NOT_FRONTED };
+                self.lock().set_aside(at, span, Instant::now());
+                self.tell(at, Problem::Refused(*error));
+                if !is_fronted {
+                    self.pool.give_up(at);
+                    let pins = Arc::clone(&self.pins);
+                    tokio::spawn(change(at, move |_| pins.drop_unconfirmed(at, pin.key)));
+                }
+            }
+        }
+        dialed
+    }
+
+    /// Why connections to a server go without a session.
+    pub(super) fn tell(&self, at: SocketAddr, problem: Problem) {
+        if !self.lock().set_problem(at, Some(problem)) {
+            return;
+        }
+        match problem {
+            // A server need not have all its ports for strangers.
+            Problem::Refused(_) => {
+                tracing::info!(server = %at, %problem, "not bonded with this server");
+            }
+            _ => tracing::warn!(server = %at, %problem, "not bonded with this server"),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Begins a session with the server at `at`, which has proved `key`, if it is the one that is
+/// pinned there or none is.
+pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
+    let hint = shared.lock().hint(at);
+    if hint.is_some_and(|hint| hint != key.hint()) {
+        return shared.tell(at, Problem::OtherHint);
+    }
+    let is_amiss = shared.lock().is_set_aside(at, Instant::now());
+    let pin = match shared.pins.pin(at, UnixTime::now()) {
+        Some(pin) => pin,
+        // As a port that is not fronted.
+        None if is_amiss => return,
+        None => {
+            let pins = Arc::clone(&shared.pins);
+            let kept = change(at, move |now| pins.keep(at, key, (now + FIRST_PIN, now)));
+            match kept.await {
+                Some(pin) => pin,
+                None => return,
+            }
+        }
+    };
+    if pin.key != key {
+        let pinned = pin.key;
+        return shared.tell(at, Problem::OtherKey { pinned, got: key });
+    }
+    if !is_amiss {
+        let _ = shared.pool.way(at, || shared.start(pin));
+    }
+}
+
+/// Changes the file of pins for the server at `at`, as `change` does at the present time. Returns
+/// what that returned; none where the file can't be changed, which is logged.
+pub(super) async fn change<T: Send + 'static>(
+    at: SocketAddr,
+    change: impl FnOnce(UnixTime) -> Result<T, StoreError> + Send + 'static,
+) -> Option<T> {
+    match spawn_blocking(move || change(UnixTime::now())).await {
+        Ok(Ok(changed)) => Some(changed),
+        Ok(Err(error)) => {
+            tracing::warn!(server = %at, %error, "the file of servers' keys can't be changed");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Until the server has said for how long.
+pub(super) const FIRST_PIN: Duration = Duration::from_secs(86_400);

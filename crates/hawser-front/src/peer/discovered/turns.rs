@@ -1,0 +1,20 @@
+//! Turns of connections that could all begin a session.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Of several connections to a server at once, one begins the session.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<BTreeMap<SocketAddr, Turn>>);
+
+pub(super) type Turn = Arc<tokio::sync::Mutex<()>>;
+
+impl Turns {
+    /// Whoever holds the lock has the turn.
+    pub(super) fn of(&self, at: SocketAddr) -> Turn {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(at).or_default())
+    }
+}

@@ -1,0 +1,162 @@
+//! Whose a connection is that came to a port which a service and the gateway have together: the
+//! client's first bytes tell.
+//!
+//! Nothing is taken off the connection, so the service hears all of it.
+
+use std::time::Duration;
+
+use hawser_types::SessionId;
+use hawser_wire::{JOIN_PRELUDE_LENGTH, JoinPrelude};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::tls::is_our_hello;
+
+/// Tells whether the client speaks the gateway's protocol. A client that says too little in
+/// [`PATIENCE`] waits for the service to speak first. `is_session`: whether one can be joined.
+pub(super) async fn are_ours(stream: &TcpStream, is_session: impl Fn(SessionId) -> bool) -> bool {
+    let listening = async {
+        let mut words = [0; MAX_WORDS];
+        loop {
+            let Ok(length) = stream.peek(&mut words).await else {
+                return false;
+            };
+            let said = words.get(..length).unwrap_or_default();
+            if let Some(ours) = judge(said, &is_session) {
+                return ours;
+            }
+            // What has come stays there, so the socket does not tell when there is more.
+            sleep(LOOK_AGAIN).await;
+        }
+    };
+    timeout(PATIENCE, listening).await.unwrap_or(false)
+}
+
+/// Tells whose the connection is; `None` while that is not clear yet. Nothing at all is what a
+/// client has said that says no more.
+fn judge(said: &[u8], is_session: impl Fn(SessionId) -> bool) -> Option<bool> {
+    match said {
+        [] => Some(false),
+        [HANDSHAKE, rest @ ..] => match rest {
+            [_, _, high, low, ..] => {
+                let length = TLS_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
+                match said.get(..length) {
+                    Some(hello) => Some(is_our_hello(hello)),
+                    // Ours are shorter by far.
+                    None if length > MAX_WORDS => Some(false),
+                    None => None,
+                }
+            }
+            _ => None,
+        },
+        [JoinPrelude::FIRST_BYTE, ..] => match said.first_chunk::<JOIN_PRELUDE_LENGTH>() {
+            Some(prelude) => {
+                let prelude = JoinPrelude::decode(prelude);
+                Some(prelude.is_some_and(|prelude| is_session(prelude.session)))
+            }
+            None if JoinPrelude::may_begin(said) => None,
+            None => Some(false),
+        },
+        _ => Some(false),
+    }
+}
+
+/// Content type of the TLS record that a ClientHello is in.
+const HANDSHAKE: u8 = 22;
+const TLS_HEADER: usize = 5;
+/// A hello of this protocol has a few hundred bytes.
+const MAX_WORDS: usize = 2048;
+/// Time for the first bytes. A client that speaks this protocol does so at once.
+const PATIENCE: Duration = Duration::from_millis(200);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::ChannelId;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::identity::Identity;
+    use crate::tls::TlsClient;
+
+    const KNOWN: SessionId = SessionId::new([1; 16]);
+
+    fn judged(said: &[u8]) -> Option<bool> {
+        judge(said, |session| session == KNOWN)
+    }
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await;
+        (client.unwrap(), listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_hello_of_this_protocol_is_ours_once_it_is_whole() {
+        let (client, server) = pair().await;
+        let me = Identity::from_seed([1; 32]);
+        let tls = TlsClient::new(&me, Identity::from_seed([2; 32]).public()).unwrap();
+        let greeting = tokio::spawn(async move { tls.handshake(client).await.is_ok() });
+        assert!(are_ours(&server, |_| false).await);
+        let mut hello = vec![0; MAX_WORDS];
+        let length = server.peek(&mut hello).await.unwrap();
+        let hello = &hello[..length];
+        assert_eq!(judged(hello), Some(true));
+        for end in 1..length {
+            assert_eq!(judged(&hello[..end]), None, "{end}");
+        }
+        // Another protocol of the same length.
+        let at = hello.windows(8).position(|it| it == b"hawser/1").unwrap();
+        let mut other = hello.to_vec();
+        other[at] = b'x';
+        assert_eq!(judged(&other), Some(false));
+        drop(server);
+        assert!(!greeting.await.unwrap());
+    }
+
+    #[test]
+    fn a_join_is_ours_if_the_session_is_here() {
+        let prelude = |session| {
+            let channel = ChannelId::new(3);
+            JoinPrelude { session, channel }.encode()
+        };
+        assert_eq!(judged(&prelude(KNOWN)), Some(true));
+        assert_eq!(judged(&prelude(SessionId::new([2; 16]))), Some(false));
+        assert_eq!(judged(&prelude(KNOWN)[..9]), None);
+        assert_eq!(judged(b"HEAD / HTTP/1.1\r\n\r\n"), Some(false));
+        assert_eq!(judged(b"HW"), None);
+    }
+
+    #[test]
+    fn all_else_is_the_services() {
+        for said in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-", b"", &[0; 40]] {
+            assert_eq!(judged(said), Some(false), "{said:?}");
+        }
+        // A hello that is longer than ours ever is, and records that are none.
+        assert_eq!(judged(&[22, 3, 1, 8, 0]), Some(false));
+        assert_eq!(judged(&[22, 3, 1, 0, 0]), Some(false));
+        assert_eq!(judged(&[22, 3, 1, 0, 4, 1, 2, 3, 4]), Some(false));
+        assert_eq!(judged(&[22, 3, 1]), None);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_to_be_spoken_to_is_the_services() {
+        let (mut client, server) = pair().await;
+        assert!(!are_ours(&server, |_| true).await);
+        client.write_all(b"H").await.unwrap();
+        server.readable().await.unwrap();
+        assert!(!are_ours(&server, |_| true).await);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_judged(said in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
+            let mut record = vec![22, 3, 1];
+            record.extend((said.len() as u16).to_be_bytes());
+            record.extend(&said);
+            proptest::prop_assert_eq!(judged(&record), Some(false));
+            let _ = judged(&said);
+        }
+    }
+}
