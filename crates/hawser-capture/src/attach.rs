@@ -70,14 +70,22 @@ fn load_one(program: &mut Program) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// Loads programs. If they are refused, does it again with the verifier's log, which is slow.
+/// Loads programs. If they are refused, does it again with the verifier's log, which is slow. The
+/// verifier gives up when a signal comes for the thread; then it is asked again.
 pub(crate) fn with_log_if_refused<T>(
     load: impl Fn(VerifierLogLevel) -> Result<T, CaptureError>,
 ) -> Result<T, CaptureError> {
-    match load(VerifierLogLevel::DISABLE) {
-        Err(CaptureError::Refused(_)) => load(VerifierLogLevel::default()),
-        outcome => outcome,
+    let mut words = VerifierLogLevel::DISABLE;
+    for _ in 0..MAX_ATTEMPTS {
+        match load(words) {
+            Err(CaptureError::Refused(_)) if words.is_empty() => {
+                words = VerifierLogLevel::default();
+            }
+            Err(error) if error.is_interrupted() => {}
+            outcome => return outcome,
+        }
     }
+    load(words)
 }
 
 /// Opens the folder of a version 2 control group.
@@ -112,6 +120,7 @@ fn release_number(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
+const MAX_ATTEMPTS: usize = 6;
 /// Network namespace cookies exist since 5.14, the rest is older; distributions have 5.15.
 const OLDEST_KERNEL: (u32, u32) = (5, 15);
 const FIRST_TCX: (u32, u32) = (6, 6);

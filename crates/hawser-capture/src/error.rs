@@ -87,6 +87,14 @@ impl CaptureError {
         )
     }
 
+    /// Tells whether a signal has interrupted the kernel's look at a program.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        let Self::System { error, .. } = self else {
+            return false;
+        };
+        error.raw_os_error() == Some(libc::EAGAIN)
+    }
+
     /// Converts a loader's error by the system error behind it, classified by what a user can do
     /// about it.
     fn from_loader(error: &(dyn std::error::Error + 'static)) -> Self {
@@ -96,6 +104,10 @@ impl CaptureError {
                 let code = system.raw_os_error().unwrap_or_default();
                 if matches!(code, libc::EPERM | libc::EACCES) && !is_verifier(error) {
                     return Self::NotPermitted(io::Error::from_raw_os_error(code));
+                }
+                if code == libc::EAGAIN {
+                    let error = io::Error::from_raw_os_error(code);
+                    return Self::system("loading a program")(error);
                 }
             }
             cause = one.source();
