@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -39,6 +40,9 @@ impl fmt::Debug for ClientId {
 pub struct ClientLimits {
     /// Streams open at the same time.
     pub streams: usize,
+    /// Streams of all clients of one network at the same time, where they are told apart by where
+    /// they come from.
+    pub network_streams: usize,
     /// Streams of all clients together at the same time. Each takes a file descriptor, and the
     /// channels of clients need some, too.
     pub all_streams: usize,
@@ -57,6 +61,7 @@ impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             streams: 4096,
+            network_streams: usize::MAX,
             all_streams: usize::MAX,
             connects_per_second: 2000,
             connect_burst: 20_000,
@@ -73,6 +78,8 @@ impl Default for ClientLimits {
 pub enum LimitReason {
     /// Too many streams at the same time.
     Streams,
+    /// Too many streams of one network.
+    NetworkStreams,
     /// Too many streams of all clients together.
     AllStreams,
     /// Too many connects in a short time.
@@ -91,6 +98,8 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 struct Known {
     clients: BTreeMap<ClientId, Client>,
+    /// Open streams of each network that has any.
+    networks: BTreeMap<IpAddr, usize>,
     /// Open streams of all of them.
     streams: usize,
 }
@@ -111,9 +120,24 @@ impl Clients {
         destination: Option<&Destination>,
         now: Instant,
     ) -> Result<Permit, LimitReason> {
+        self.admit_from(id, None, destination, now)
+    }
+
+    /// The same for a client of a network, which is named by its first address.
+    pub(crate) fn admit_from(
+        self: &Arc<Self>,
+        id: ClientId,
+        network: Option<IpAddr>,
+        destination: Option<&Destination>,
+        now: Instant,
+    ) -> Result<Permit, LimitReason> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.streams >= self.limits.all_streams {
             return Err(LimitReason::AllStreams);
+        }
+        let of_network = network.and_then(|network| known.networks.get(&network));
+        if of_network.is_some_and(|streams| *streams >= self.limits.network_streams) {
+            return Err(LimitReason::NetworkStreams);
         }
         let clients = &mut known.clients;
         if clients.len() >= MAX_IDLE_CLIENTS && !clients.contains_key(&id) {
@@ -122,9 +146,13 @@ impl Clients {
         let client = clients.entry(id).or_insert_with(|| Client::new(now));
         client.admit(&self.limits, destination, now)?;
         known.streams += 1;
+        if let Some(network) = network {
+            *known.networks.entry(network).or_default() += 1;
+        }
         Ok(Permit {
             clients: Arc::clone(self),
             id,
+            network,
         })
     }
 }
@@ -134,6 +162,7 @@ impl Clients {
 pub(crate) struct Permit {
     clients: Arc<Clients>,
     id: ClientId,
+    network: Option<IpAddr>,
 }
 
 impl Drop for Permit {
@@ -143,6 +172,14 @@ impl Drop for Permit {
         known.streams = known.streams.saturating_sub(1);
         if let Some(client) = known.clients.get_mut(&self.id) {
             client.streams = client.streams.saturating_sub(1);
+        }
+        if let Some(network) = self.network
+            && let Some(streams) = known.networks.get_mut(&network)
+        {
+            *streams = streams.saturating_sub(1);
+            if *streams == 0 {
+                known.networks.remove(&network);
+            }
         }
     }
 }
@@ -237,6 +274,7 @@ mod tests {
     fn limits() -> ClientLimits {
         ClientLimits {
             streams: 3,
+            network_streams: 4,
             all_streams: 5,
             connects_per_second: 10,
             connect_burst: 5,
@@ -276,6 +314,24 @@ mod tests {
         // Another one's place is free for everybody.
         permits.remove(0);
         assert!(admit(BOB).is_ok());
+    }
+
+    #[test]
+    fn streams_of_one_network_leave_room_for_others_and_are_forgotten() {
+        let clients = Clients::new(limits());
+        let now = Instant::now();
+        let network = |last| Some(IpAddr::from([192, 0, 2, last]));
+        let admit = |id, network| clients.admit_from(id, network, None, now);
+        let mut permits: Vec<Permit> = [ALICE, ALICE, BOB, BOB]
+            .map(|id| admit(id, network(0)).unwrap())
+            .into();
+        let refused = admit(BOB, network(0)).unwrap_err();
+        assert_eq!(refused, LimitReason::NetworkStreams);
+        permits.push(admit(BOB, network(1)).unwrap());
+        permits.remove(0);
+        permits.push(admit(ALICE, network(0)).unwrap());
+        drop(permits);
+        assert!(clients.known.lock().unwrap().networks.is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::foreign_source::ForeignSource;
-use hawser_net::gateway::{Ends, Incoming, source_of};
+use hawser_net::gateway::{Ends, Incoming, network_of, source_of};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -69,7 +69,10 @@ impl Fronted {
             machine,
             pin,
             clients: Clients::new(limits),
-            relay: RelayOptions::default(),
+            relay: RelayOptions {
+                idle_timeout: Some(IDLE_TIMEOUT),
+                ..RelayOptions::default()
+            },
             counters: Arc::default(),
         }
     }
@@ -140,7 +143,8 @@ impl Fronted {
             return Err(DialError::RefusedByPolicy);
         }
         // A new key costs nothing, an address does.
-        let admitted = self.clients.admit(of_source(client), None, Instant::now());
+        let (id, network) = (of_source(client), Some(network_of(client)));
+        let admitted = self.clients.admit_from(id, network, None, Instant::now());
         let permit = admitted.map_err(|reason| {
             debug!(%client, ?reason, "limit reached");
             self.counters.limited.add(reason);
@@ -200,15 +204,29 @@ fn of_source(client: IpAddr) -> ClientId {
     ClientId::new(id)
 }
 
+/// How long a stranger's connection may stand still: the least that a translator of addresses must
+/// allow one, a little above the two hours after which TCP asks whether the peer lives.
+///
+/// Source: RFC 5382 §5, REQ-5.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2 * 3600 + 4 * 60);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::own_ports::at_peer;
+    use crate::relay::{RelayEnd, relay};
 
     fn fronted(port: u16, at: u16, limits: ClientLimits) -> Fronted {
         let shown = [(port, Shown::ByProxyProtocol(at))].into();
         let machine = ThisMachine::default();
         Fronted::new(shown, machine, limits, Duration::from_secs(60))
+    }
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (near.unwrap(), far.unwrap().0)
     }
 
     fn from(client: &str) -> Ends {
@@ -280,5 +298,51 @@ mod tests {
         );
         open.pop();
         assert!(fronted.connect(from("2001:db8::2"), &opening).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn addresses_of_one_network_have_a_part_of_all_streams() {
+        let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = service.local_addr().unwrap().port();
+        let limits = ClientLimits {
+            streams: 2,
+            network_streams: 3,
+            ..ClientLimits::default()
+        };
+        let opening = at_peer(443).to_bytes();
+        for [first, second, third, elsewhere] in [
+            ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.3.1"],
+            [
+                "2001:db8::1",
+                "2001:db8:0:1::1",
+                "2001:db8:0:2::1",
+                "2001:db8:1::1",
+            ],
+        ] {
+            let fronted = fronted(443, at, limits);
+            let mut open = Vec::new();
+            for address in [first, first, second] {
+                open.push(fronted.connect(from(address), &opening).await.unwrap());
+            }
+            for address in [second, third] {
+                let refused = fronted.connect(from(address), &opening).await;
+                assert_eq!(refused.err(), Some(DialError::LimitReached), "{address}");
+            }
+            assert!(fronted.connect(from(elsewhere), &opening).await.is_ok());
+            open.pop();
+            assert!(fronted.connect(from(third), &opening).await.is_ok());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_stands_still_for_hours_gives_its_place_back() {
+        let (near, _client) = pair().await;
+        let (far, _service) = pair().await;
+        let options = fronted(443, 1, ClientLimits::default()).relay;
+        let begun = Instant::now();
+        let counters = GatewayCounters::default();
+        let report = relay(near.into(), far.into(), &options, &counters.bytes).await;
+        assert_eq!(report.end, RelayEnd::Idle);
+        assert!(begun.elapsed() >= IDLE_TIMEOUT && begun.elapsed() <= 2 * IDLE_TIMEOUT);
     }
 }

@@ -214,6 +214,7 @@ impl MeetingPlace {
 /// which a host says that it may be met.
 const LIMITS: ClientLimits = ClientLimits {
     streams: 32,
+    network_streams: usize::MAX,
     all_streams: 4096,
     connects_per_second: 4,
     connect_burst: 32,

@@ -153,6 +153,7 @@ pub(super) fn why(error: DialError) -> &'static str {
 /// while it replaces them.
 const PASSING: ClientLimits = ClientLimits {
     streams: 8,
+    network_streams: usize::MAX,
     all_streams: 256,
     connects_per_second: 4,
     connect_burst: 32,

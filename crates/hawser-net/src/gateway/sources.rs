@@ -8,7 +8,7 @@ pub fn source_of(address: IpAddr) -> IpAddr {
 }
 
 /// The first address of one network: an IPv4 /24, or an IPv6 /48.
-pub(super) fn network_of(address: IpAddr) -> IpAddr {
+pub fn network_of(address: IpAddr) -> IpAddr {
     masked(address, 24, 48)
 }
 

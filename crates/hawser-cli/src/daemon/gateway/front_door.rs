@@ -235,6 +235,7 @@ impl Limits {
         let descriptors = descriptors.and_then(|most| usize::try_from(most).ok());
         let descriptors = descriptors.unwrap_or(usize::MAX);
         let sessions = (descriptors / 4 / CHANNELS).clamp(1, MAX_SESSIONS);
+        let streams = (descriptors / 4).clamp(1, MAX_ALL_STREAMS);
         let defaults = AcceptLimits::default();
         Self {
             accept: AcceptLimits {
@@ -247,8 +248,9 @@ impl Limits {
                 memory: ByteCount::new(config.limits.memory.as_u64() / 4).min(defaults.memory),
             },
             streams: ClientLimits {
-                streams: MAX_STREAMS as usize,
-                all_streams: (descriptors / 4).min(MAX_ALL_STREAMS),
+                streams: (MAX_STREAMS as usize).min(streams.div_ceil(4)),
+                network_streams: STREAMS_PER_NETWORK.min(streams.div_ceil(2)),
+                all_streams: streams,
                 connects_per_second: CONNECTS_PER_SECOND,
                 connect_burst: CONNECT_BURST,
                 ..ClientLimits::default()
@@ -267,6 +269,7 @@ const MAX_HALF_OPEN: usize = 128;
 const HALF_OPEN_PER_SOURCE: usize = 16;
 /// Streams of one session, and of one address.
 const MAX_STREAMS: u32 = 256;
+const STREAMS_PER_NETWORK: usize = 1024;
 const MAX_ALL_STREAMS: usize = 4096;
 /// A browser opens some dozens for a page.
 const CONNECTS_PER_SECOND: u32 = 100;
@@ -297,6 +300,9 @@ mod tests {
             let all = sessions + limits.streams.all_streams;
             assert!(all as u64 <= descriptors / 2, "{descriptors}: {all}");
             assert!(limits.accept.sessions_per_source < limits.accept.sessions);
+            let streams = limits.streams;
+            assert!(streams.streams < streams.network_streams);
+            assert!(streams.network_streams < streams.all_streams);
         }
         let limits = Limits::within(None, &config);
         assert_eq!(limits.accept.sessions, MAX_SESSIONS);
