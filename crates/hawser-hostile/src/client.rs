@@ -10,7 +10,7 @@ use hawser_net::invite::Invite;
 use hawser_net::tls::TlsClient;
 use hawser_session::Side;
 use hawser_session::seal::{Direction, SessionKeys};
-use hawser_types::ChannelId;
+use hawser_types::{ChannelId, SessionId};
 use hawser_wire::{ChannelRole, Command, Enrolment, JoinPrelude, StateFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -54,6 +54,21 @@ impl Client {
         session.until("the key is enrolled", is_enrolled).await?;
         session.say(&[Command::Close { code: 0 }]).await?;
         Ok(client)
+    }
+
+    /// A key that nobody has enrolled, at a port that lets everybody in.
+    pub(crate) fn stranger(gateway: PublicKey, address: SocketAddr) -> Result<Self, HostileError> {
+        Ok(Self {
+            identity: Identity::generate()?,
+            gateway,
+            address,
+            narrow: false,
+        })
+    }
+
+    /// A client with another key at the same port.
+    pub(crate) fn another(&self) -> Result<Self, HostileError> {
+        Self::stranger(self.gateway, self.address)
     }
 
     /// Address of the gateway.
@@ -118,11 +133,22 @@ impl Client {
         session: &Shared,
         id: ChannelId,
     ) -> Result<Connection, HostileError> {
+        let named = session.keys.session_id();
+        self.join_named(named, session, id).await
+    }
+
+    /// The same where the join names this session, and has the keys of another one.
+    pub(crate) async fn join_named(
+        &self,
+        named: SessionId,
+        session: &Shared,
+        id: ChannelId,
+    ) -> Result<Connection, HostileError> {
         let mut stream = self.connect().await?;
         let mut sealer = session.keys.sealer(id, Direction::ClientToGateway);
         let mut reader = session.keys.reader(id, Direction::GatewayToClient, false);
         let prelude = JoinPrelude {
-            session: session.keys.session_id(),
+            session: named,
             channel: id,
         };
         let mut frame = BytesMut::new();

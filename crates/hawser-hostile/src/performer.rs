@@ -116,6 +116,7 @@ impl<'a> Performer<'a> {
                 }
             }
             Step::JoinTwice => self.join_twice(client).await?,
+            Step::Hijack(count) => self.hijack(client, *count).await?,
             Step::Associated => self.associate(client).await?,
             Step::Ghosts(count) => self.haunt(client, *count).await?,
             Step::Return(within) => {
@@ -362,6 +363,25 @@ impl<'a> Performer<'a> {
             true => Ok(()),
             false => Err(HostileError::Strange("a number was taken twice".to_owned())),
         }
+    }
+
+    /// Another client tries to join this session.
+    async fn hijack(&mut self, client: &Client, count: u64) -> Result<(), HostileError> {
+        let thief = client.another()?;
+        let own = thief.begin_greeted().await?;
+        for _ in 0..count {
+            let id = self.session.take_grant().await?;
+            let named = self.session.shared().keys.session_id();
+            match thief.join_named(named, own.shared(), id).await {
+                Err(HostileError::Refused) => {}
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    let what = "a client of another key joins a session".to_owned();
+                    return Err(HostileError::Strange(what));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the session still works: a stream is opened and refused.

@@ -9,6 +9,10 @@ pub enum Place {
     Source,
     /// Refuses connections.
     Closed,
+    /// Port of the program's own host that it shows to strangers.
+    Fronted,
+    /// The same by another name of that host.
+    AlmostFronted,
     /// Answers one datagram with very many empty ones.
     EmptyDatagrams,
     /// Answers one datagram with very many of 1,200 bytes.

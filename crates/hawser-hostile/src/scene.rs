@@ -35,11 +35,18 @@ impl Scene {
         })
     }
 
+    /// The port where a fronted service would take the PROXY protocol.
+    pub(crate) fn behind(&self) -> u16 {
+        self.sink.port()
+    }
+
     /// The metadata that open a stream to a place.
     pub(crate) fn metadata(&self, place: Place) -> BytesMut {
         const CONNECT_V4: u8 = 1;
         const DATAGRAMS_V4: u8 = 4;
         let (kind, address) = match place {
+            Place::Fronted => return named("localhost"),
+            Place::AlmostFronted => return named("localhost.localdomain"),
             Place::Sink => (CONNECT_V4, self.sink),
             Place::Silent => (CONNECT_V4, self.silent),
             Place::Source => (CONNECT_V4, self.source),
@@ -53,6 +60,17 @@ impl Scene {
         out.extend_from_slice(&[127, 0, 0, 1]);
         out
     }
+}
+
+/// A stream to the fronted port of a host of this name.
+fn named(host: &str) -> BytesMut {
+    const CONNECT_NAME: u8 = 3;
+    let mut out = BytesMut::new();
+    out.extend_from_slice(&[CONNECT_NAME]);
+    out.extend_from_slice(&FRONTED.to_be_bytes());
+    out.extend_from_slice(&[host.len() as u8]);
+    out.extend_from_slice(host.as_bytes());
+    out
 }
 
 /// A port where every connection is refused: it has an owner, who does not listen. A port that
@@ -136,6 +154,8 @@ fn flooder(size: usize) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
+/// The port that strangers may name.
+pub(crate) const FRONTED: u16 = 443;
 const ANY_PORT: &str = "127.0.0.1:0";
 const PAUSE: Duration = Duration::from_millis(100);
 /// The thread ends when nobody has asked for so long.

@@ -16,6 +16,8 @@ pub struct Script {
     pub side: Side,
     /// Whether it says hello before the first step.
     pub greets: bool,
+    /// Whether the client has not enrolled, and comes by the port that is open to strangers.
+    pub stranger: bool,
     /// Whether the client's connections have the least receive window that the kernel gives.
     pub narrow: bool,
     /// What it does. A long run begins again at the first one while there is time.
@@ -78,6 +80,7 @@ impl Script {
             name,
             side: Side::Client,
             greets: true,
+            stranger: false,
             narrow: false,
             steps,
             ending: Ending {
@@ -86,6 +89,14 @@ impl Script {
             },
             descriptors: DESCRIPTORS,
             known_fault: None,
+        }
+    }
+
+    /// A script of a client that has not enrolled, whose session goes on.
+    pub(crate) fn stranger(name: &'static str, steps: Vec<Step>) -> Self {
+        Self {
+            stranger: true,
+            ..Self::client(name, steps)
         }
     }
 
@@ -166,6 +177,8 @@ pub enum Group {
     Commands,
     /// Channels, joins and the gateway's port.
     Channels,
+    /// The port for clients that have not enrolled.
+    Strangers,
     /// The UDP port, and associations behind it.
     Associations,
     /// A gateway against a client.
@@ -174,11 +187,12 @@ pub enum Group {
 
 impl Group {
     /// All groups.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Memory,
         Self::Streams,
         Self::Commands,
         Self::Channels,
+        Self::Strangers,
         Self::Associations,
         Self::Gateways,
     ];
@@ -190,6 +204,7 @@ impl Group {
             Self::Streams => scripts::streams(),
             Self::Commands => scripts::commands(),
             Self::Channels => scripts::channels(),
+            Self::Strangers => scripts::strangers(),
             Self::Associations => scripts::associations(),
             Self::Gateways => scripts::gateways(),
         }

@@ -5,6 +5,7 @@ mod channels;
 mod commands;
 mod gateways;
 mod memory;
+mod strangers;
 mod streams;
 
 pub(crate) use associations::associations;
@@ -12,4 +13,5 @@ pub(crate) use channels::channels;
 pub(crate) use commands::commands;
 pub(crate) use gateways::gateways;
 pub(crate) use memory::memory;
+pub(crate) use strangers::strangers;
 pub(crate) use streams::streams;

@@ -49,6 +49,9 @@ pub enum Step {
     Churn(u64),
     /// Joins twice with one number; the second time has to be refused.
     JoinTwice,
+    /// Begins a session with another key, and has it join this one so many times by what is said in
+    /// the clear: this session's id and a number that was granted. Each has to be refused.
+    Hijack(u64),
     /// Announces so many associations that never come.
     Associate(u64),
     /// Begins an association as an honest client does, in place of the one before. From then on

@@ -33,6 +33,11 @@ fn connections_that_misbehave_take_no_place_from_others() {
 }
 
 #[test]
+fn clients_that_have_not_enrolled_reach_nothing_from_this_machine_and_take_nothing_from_others() {
+    perform(Group::Strangers);
+}
+
+#[test]
 fn datagrams_that_lie_end_their_own_association_or_session_alone() {
     perform(Group::Associations);
 }

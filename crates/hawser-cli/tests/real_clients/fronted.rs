@@ -1,5 +1,6 @@
 //! Services of a machine that its clients have never met, over two links.
 
+mod attacks;
 mod bonds;
 mod handshakes;
 
@@ -197,9 +198,14 @@ impl Stage {
     }
 
     fn serve(&self) -> Daemon {
+        self.serve_with(&[])
+    }
+
+    fn serve_with(&self, arguments: &[&str]) -> Daemon {
         let hawser = self.network.server.command(env!("CARGO_BIN_EXE_hawser"));
         let front = format!("{PLAIN},{PROXIED}:proxy={BEHIND},{SPEAKS_FIRST}");
-        self.start("server", hawser, &["serve", "--front", &front])
+        let always = ["serve", "--front", &front];
+        self.start("server", hawser, &[&always[..], arguments].concat())
     }
 
     fn up(&self, arguments: &[&str]) -> Daemon {
@@ -219,10 +225,15 @@ impl Stage {
 
     /// Downloads a file by the client's proxy port.
     fn download(&self, up: &Daemon, port: u16, file: &str) -> Done {
+        self.download_from(up, (SERVER, port), file)
+    }
+
+    /// The same from another address.
+    fn download_from(&self, up: &Daemon, (address, port): (&str, u16), file: &str) -> Done {
         let proxy = format!("socks5://{}", up.listen(&self.place).unwrap());
         let mut curl = self.network.client.command("curl");
         curl.args(["--silent", "--show-error", "--fail", "--proxy", &proxy]);
-        curl.arg(format!("http://{SERVER}:{port}/{file}"));
+        curl.arg(format!("http://{address}:{port}/{file}"));
         run(&self.place, &mut curl)
     }
 

@@ -1,5 +1,6 @@
 //! A hostile client against `hawser serve`, and an honest one beside it.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::honest::Honest;
 use crate::outcome::Outcome;
 use crate::performer::Performer;
 use crate::program::Program;
-use crate::scene::Scene;
+use crate::scene::{FRONTED, Scene};
 use crate::script::Script;
 use crate::session::Session;
 
@@ -27,10 +28,20 @@ pub(super) async fn run(
     let serve = ["serve", "--listen", "127.0.0.1:0"];
     let allowed = ["--allow-destination", "127.0.0.0/8"];
     let arguments = [&serve[..], &allowed].concat();
-    let config = config(conditions);
+    let mut config = config(conditions);
+    if script.stranger {
+        let behind = scene.behind();
+        config.push_str(&format!(
+            "[serve]\nfront = [\"{FRONTED}:proxy={behind}\"]\nfront-listen = \"127.0.0.1:0\"\n"
+        ));
+    }
     let mut gateway = Program::start(hawser, &folder.join("gateway"), &config, &arguments)?;
     gateway.listens()?;
-    let mut hostile = Client::enrol(&invite(&gateway)?.parse()?).await?;
+    let invited: Invite = invite(&gateway)?.parse()?;
+    let mut hostile = match script.stranger {
+        true => Client::stranger(invited.gateway(), front_door(&gateway)?)?,
+        false => Client::enrol(&invited).await?,
+    };
     if script.narrow {
         hostile.narrow();
     }
@@ -54,6 +65,13 @@ pub(super) async fn run(
         course.outcome.violations.push(problem);
     }
     drop(last);
+    if script.stranger {
+        let status = course.subject.status().unwrap_or_default();
+        let connected = status["counters"]["front-connected"].as_u64().unwrap_or(0);
+        course.outcome.expect(connected == 0, || {
+            format!("{connected} streams of strangers from this machine were connected")
+        });
+    }
     let (wrong, broken) = (honest.wrong(), honest.broken());
     // Before the gateway ends, without which a download would wait in vain.
     drop(honest);
@@ -116,6 +134,16 @@ fn invite(gateway: &Program) -> Result<String, HostileError> {
         .find(|it| it.parse::<Invite>().is_ok());
     let missing = || HostileError::Strange(format!("no invite: {said}"));
     invite.map(str::to_owned).ok_or_else(missing)
+}
+
+/// Where strangers come in.
+fn front_door(gateway: &Program) -> Result<SocketAddr, HostileError> {
+    let log = gateway.log();
+    let line = log.lines().find(|it| it.contains("have not enrolled"));
+    let words = line.and_then(|line| line.split_once("listen="));
+    let address = words.and_then(|(_, rest)| rest.split_whitespace().next());
+    let address = address.and_then(|address| address.parse().ok());
+    address.ok_or_else(|| HostileError::Strange(format!("no port for strangers: {log}")))
 }
 
 /// Waits until more than `beyond` bytes have come.
