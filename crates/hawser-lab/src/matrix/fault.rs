@@ -27,6 +27,8 @@ pub(super) enum Fault {
     UdpDropped,
     UdpBlocked,
     UdpThrottled,
+    UdpThrottledEarly,
+    UdpThrottledOne,
     OptionsStripped,
     OptionsDropped,
     MtuHole,
@@ -36,7 +38,7 @@ pub(super) enum Fault {
 
 impl Fault {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Silent,
         Self::UpDead,
         Self::DownDead,
@@ -50,6 +52,8 @@ impl Fault {
         Self::UdpDropped,
         Self::UdpBlocked,
         Self::UdpThrottled,
+        Self::UdpThrottledEarly,
+        Self::UdpThrottledOne,
         Self::OptionsStripped,
         Self::OptionsDropped,
         Self::MtuHole,
@@ -72,6 +76,8 @@ impl Fault {
             Self::UdpDropped => "udp-dropped",
             Self::UdpBlocked => "udp-blocked",
             Self::UdpThrottled => "udp-throttled",
+            Self::UdpThrottledEarly => "udp-throttled-early",
+            Self::UdpThrottledOne => "udp-throttled-one",
             Self::OptionsStripped => "options-stripped",
             Self::OptionsDropped => "options-dropped",
             Self::MtuHole => "mtu-hole",
@@ -96,7 +102,10 @@ impl Fault {
             Self::Suspend => 600,
             // Beyond what the translators remember, and not at a round multiple of it.
             Self::NatForgets | Self::NatForgetsSilently => 47,
-            Self::Flapping | Self::UdpThrottled => 14,
+            Self::Flapping
+            | Self::UdpThrottled
+            | Self::UdpThrottledEarly
+            | Self::UdpThrottledOne => 14,
             Self::GatewayKilled => 1,
             _ => 8,
         })
@@ -158,7 +167,10 @@ impl Fault {
             Self::Rebinding => first(reboot),
             Self::RebindingAll => change_all(lab, reboot),
             Self::UdpBlocked => change_all(lab, |faults| faults.udp = Some(Rate::ZERO)),
-            Self::UdpThrottled => change_all(lab, |faults| faults.udp = Some(THROTTLED)),
+            Self::UdpThrottled | Self::UdpThrottledEarly => {
+                change_all(lab, |faults| faults.udp = Some(THROTTLED));
+            }
+            Self::UdpThrottledOne => first(|faults| faults.udp = Some(THROTTLED)),
             Self::MtuHole => first(|faults| faults.largest_packet = Some(LARGEST)),
             Self::MtuHoleAll => change_all(lab, |faults| faults.largest_packet = Some(LARGEST)),
             Self::Suspend => {
