@@ -22,6 +22,7 @@ use crate::connections::ConnectionArguments;
 use crate::crowd::CrowdOptions;
 use crate::experiment::{Arguments, Single, Tested, begin};
 use crate::hostile::HostileOptions;
+use crate::measure::Meeting;
 use crate::scenario;
 use crate::thousand::ThousandOptions;
 use crate::{
@@ -42,6 +43,8 @@ pub struct Cli {
 enum Command {
     /// Measure TCP on each link, MPTCP and Hawser in one scenario
     Run(RunArguments),
+    /// The same, with a server that the client never met and that fronts the service
+    Fronted(RunArguments),
     /// Show the gain: one download over the better link, then over both
     Demo(Tested),
     /// Measure without limits: speed, and processor time of each process
@@ -137,7 +140,8 @@ impl Cli {
             Command::Meter(command) => command.execute(),
             Command::List { folder } => commands::list(&folder),
             Command::Verdicts { folder } => commands::verdicts(&folder),
-            Command::Run(arguments) => arguments.execute(),
+            Command::Run(arguments) => arguments.execute(Meeting::Enrolled),
+            Command::Fronted(arguments) => arguments.execute(Meeting::Discovered),
             Command::Unshaped(arguments) => arguments.execute(),
             Command::Interception(arguments) => arguments.execute(),
             Command::Short(arguments) => arguments.execute(|o| &o.scenario, short::run),

@@ -5,6 +5,7 @@ mod findings;
 mod hawser;
 mod library;
 mod overhead;
+mod programs;
 pub(crate) mod recovery;
 mod report;
 mod run;
@@ -19,8 +20,9 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 pub use bench::{Bench, StepError};
-pub use hawser::{Programs, ProgramsError, Session};
+pub use hawser::{Meeting, Session};
 pub use overhead::WireCost;
+pub use programs::{Programs, ProgramsError};
 pub use report::{Entry, RunReport};
 pub use run::run;
 pub use summary::Summary;
@@ -47,6 +49,8 @@ pub struct Options {
     pub warm: u32,
     /// The Hawser binary; without it Hawser is not measured.
     pub hawser: Option<Programs>,
+    /// How Hawser's client comes to know its server.
+    pub meeting: Meeting,
     /// Payload of a transfer.
     pub payload: Payload,
     /// After the first repetition, only the congestion control that is ahead so far.
@@ -173,6 +177,8 @@ pub(crate) fn alike(scenario: &Scenario, direction: Direction) -> usize {
     }
 }
 
+/// Among the counters of a transfer: connections that the server has connected for a stranger.
+const BONDED: &str = "bonded";
 /// Part of a link's rate that full-size TCP segments can carry: 1448 of 1500 bytes.
 pub(crate) const TCP_SHARE: f64 = 1448.0 / 1500.0;
 /// Less measures connection set-up rather than links.

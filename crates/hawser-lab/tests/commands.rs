@@ -42,6 +42,37 @@ fn run_measures_every_contender_and_judges() {
 }
 
 #[test]
+fn fronted_meets_a_server_by_the_first_connection_and_bonds_the_next() {
+    let arguments = [
+        "--repeat",
+        "1",
+        "--seconds",
+        "1",
+        "--direction",
+        "get",
+        "--only",
+        "tcp,hawser",
+        "--quick",
+    ];
+    let Some(report) = report("fronted", &arguments) else {
+        return;
+    };
+    assert_eq!(report["experiment"], "fronted");
+    let summary = &report["summaries"][0];
+    for figure in ["sum", "hawser-first", "hawser-warm"] {
+        let found = summary[figure].as_f64().is_some_and(|mbps| mbps > 0.0);
+        assert!(found, "{figure}: {summary}");
+    }
+    assert_eq!(summary["warm-bonded"], 1.0, "{report}");
+    let verdicts = list(&report["verdicts"]);
+    let names: Vec<_> = verdicts
+        .iter()
+        .filter_map(|it| it["what"].as_str())
+        .collect();
+    assert!(names.contains(&"get later: of the sum"), "{names:?}");
+}
+
+#[test]
 fn failover_times_a_loss_under_load_and_at_rest() {
     let arguments = [
         "--repeat",

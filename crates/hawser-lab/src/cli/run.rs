@@ -1,4 +1,4 @@
-//! `hawser-lab run`.
+//! `hawser-lab run` and `hawser-lab fronted`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 
 use crate::experiment::{Common, Directions, Several};
-use crate::measure::{self, ContenderKind, Options, Payload};
+use crate::measure::{self, ContenderKind, Meeting, Options, Payload};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -38,7 +38,7 @@ pub(super) struct RunArguments {
 }
 
 impl RunArguments {
-    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, meeting: Meeting) -> anyhow::Result<ExitCode> {
         let all = [
             ContenderKind::Tcp,
             ContenderKind::Mptcp,
@@ -60,6 +60,7 @@ impl RunArguments {
                 .map(Directions::directions)
                 .unwrap_or_default(),
             hawser: wants_hawser.then(|| self.common.programs()).transpose()?,
+            meeting,
             contenders,
             warm: self.warm,
             payload: match (self.seconds, self.payload) {

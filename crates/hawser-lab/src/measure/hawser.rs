@@ -1,156 +1,47 @@
-//! The real Hawser binary: gateway in the server namespace, client in the other.
+//! Hawser's two ends: gateway in the server namespace, client in the other.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hawser_session::TransportChoice;
 use serde_json::Value;
 
-use super::bench::{Bench, StepError, own_program, wait_for_port};
-use crate::netns::NetNs;
+use super::bench::{Bench, StepError, wait_for_port};
+use super::programs::Programs;
 use crate::process::{self, Program};
 use crate::topology::SERVER;
 
-/// The binary under test, and its options.
-#[derive(Clone, Debug)]
-pub struct Programs {
-    hawser: PathBuf,
-    /// Runs without the right to choose any congestion control.
-    restricted: bool,
-    /// Transport that clients are told to use.
-    transport: Option<TransportChoice>,
+/// How a client comes to know its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Meeting {
+    /// It enrols with a gateway.
+    #[default]
+    Enrolled,
+    /// It discovers a server that fronts the meter, which it never met.
+    Discovered,
 }
 
-/// No binary to test.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProgramsError {
-    /// The one named on the command line.
-    #[error("there is no program {}", .0.display())]
-    NotThere(PathBuf),
-    /// None beside the lab, and building it failed.
-    #[error(
-        "no hawser binary beside the lab, and `cargo build --release -p hawser-cli` failed: {0}"
-    )]
-    Build(String),
-    /// Taking the right away would not take bbr away.
-    #[error(
-        "bbr is permitted to all programs here: first take it out of \
-         net.ipv4.tcp_allowed_congestion_control, which is {0}"
-    )]
-    BbrForAll(String),
-    /// The path of the lab's own binary is unknown.
-    #[error("cannot find the lab's own place: {0}")]
-    Own(#[from] io::Error),
-}
-
-impl Programs {
-    /// Takes the given binary, else the one beside the lab's own.
-    ///
-    /// When the lab was started by cargo, or there is none, cargo brings it up to date first.
-    pub fn find(given: Option<&Path>) -> Result<Self, ProgramsError> {
-        if let Some(given) = given {
-            let hawser = given
-                .canonicalize()
-                .map_err(|_| ProgramsError::NotThere(given.to_owned()))?;
-            return Ok(Self::unrestricted(hawser));
+impl Meeting {
+    /// The experiment that measures it.
+    pub(crate) fn experiment(self) -> &'static str {
+        match self {
+            Self::Enrolled => "run",
+            Self::Discovered => "fronted",
         }
-        let own = own_program()?;
-        let folder = own.parent().unwrap_or(Path::new("."));
-        let hawser = folder.join("hawser");
-        let cargo = std::env::var_os("CARGO");
-        if cargo.is_some() || !hawser.is_file() {
-            build(&cargo.unwrap_or("cargo".into()), folder)?;
-        }
-        if hawser.is_file() {
-            return Ok(Self::unrestricted(hawser));
-        }
-        Err(ProgramsError::NotThere(hawser))
-    }
-
-    fn unrestricted(hawser: PathBuf) -> Self {
-        Self {
-            hawser,
-            restricted: false,
-            transport: None,
-        }
-    }
-
-    /// The same with data of sessions travelling over this, where it is named.
-    pub(crate) fn with_transport(self, transport: Option<TransportChoice>) -> Self {
-        Self { transport, ..self }
-    }
-
-    /// The arguments of a client that say so.
-    pub(crate) fn transport_arguments(&self) -> impl Iterator<Item = &'static str> {
-        let named = self.transport.into_iter();
-        named.flat_map(|it| ["--transport", it.name()])
-    }
-
-    /// The same without the right to choose bbr, as unprivileged programs are on many machines.
-    pub(crate) fn without_bbr(self) -> Result<Self, ProgramsError> {
-        let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")?;
-        if allowed.split_whitespace().any(|name| name == "bbr") {
-            return Err(ProgramsError::BbrForAll(allowed.trim().to_owned()));
-        }
-        Ok(Self {
-            restricted: true,
-            ..self
-        })
-    }
-
-    /// Hawser on a host.
-    pub(crate) fn command(&self, host: &NetNs) -> io::Result<Command> {
-        let mut command = host.command(&self.hawser);
-        if self.restricted {
-            host.set_parameters(&[("net/ipv4/tcp_congestion_control", "cubic")])?;
-            // SAFETY: between fork and exec only a system call is made.
-            unsafe {
-                command.pre_exec(|| match libc::prctl(libc::PR_CAPBSET_DROP, CAP_NET_ADMIN) {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
-                });
-            }
-        }
-        Ok(command)
-    }
-
-    /// The binary.
-    pub fn hawser(&self) -> &Path {
-        &self.hawser
     }
 }
 
-/// Builds the binary into the folder that the lab's own is in.
-fn build(cargo: &std::ffi::OsStr, folder: &Path) -> Result<(), ProgramsError> {
-    eprintln!("building the hawser binary with cargo");
-    let mut command = Command::new(cargo);
-    command.args(["build", "-p", "hawser-cli"]);
-    if folder.ends_with("release") {
-        command.arg("--release");
-    }
-    if let Some(target) = folder.parent() {
-        command.arg("--target-dir").arg(target);
-    }
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(ProgramsError::Build(status.to_string())),
-        Err(error) => Err(ProgramsError::Build(error.to_string())),
-    }
-}
-
-/// A gateway and a client enrolled with it; both end when dropped.
+/// A server and a client that uses it; both end when dropped.
 #[derive(Debug)]
 pub struct Session {
     // The client first: its end is the orderly one.
     client: Option<Program>,
     gateway: Option<Program>,
     folder: PathBuf,
+    meeting: Meeting,
     /// Arguments of the client beyond those that every client has.
     more: Vec<String>,
     /// Number of programs that were started, for the names of their logs.
@@ -170,16 +61,8 @@ impl Session {
         number: u32,
         more: &[String],
     ) -> Result<Self, StepError> {
-        let folder = bench.folder().join(format!("session-{number}"));
-        std::fs::create_dir_all(&folder)?;
-        let invite = folder.join("invite");
-        let mut session = Self {
-            client: None,
-            gateway: None,
-            folder,
-            more: more.to_vec(),
-            starts: 0,
-        };
+        let mut session = Self::new(bench, Meeting::Enrolled, number, more)?;
+        let invite = session.folder.join("invite");
         let mut gateway = session.start_gateway(bench, programs, Some(&invite))?;
         wait_for_file(&mut gateway, &invite)?;
         session.gateway = Some(gateway);
@@ -187,6 +70,65 @@ impl Session {
         wait_for_port(&mut client, SOCKS, bench.lab().client())?;
         session.client = Some(client);
         Ok(session)
+    }
+
+    /// Starts a server that fronts the meter, and a client that has never met it.
+    pub(crate) fn start_unmet(
+        bench: &Bench,
+        programs: &Programs,
+        number: u32,
+    ) -> Result<Self, StepError> {
+        let more = ["--discover".to_owned()];
+        let mut session = Self::new(bench, Meeting::Discovered, number, &more)?;
+        let mut gateway = session.start_gateway(bench, programs, None)?;
+        wait_for_port(&mut gateway, FRONT_DOOR, bench.lab().server())?;
+        session.gateway = Some(gateway);
+        let mut client = session.start_client(bench, programs, None)?;
+        wait_for_port(&mut client, SOCKS, bench.lab().client())?;
+        session.client = Some(client);
+        Ok(session)
+    }
+
+    fn new(
+        bench: &Bench,
+        meeting: Meeting,
+        number: u32,
+        more: &[String],
+    ) -> Result<Self, StepError> {
+        let folder = bench.folder().join(format!("session-{number}"));
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self {
+            client: None,
+            gateway: None,
+            folder,
+            meeting,
+            more: more.to_vec(),
+            starts: 0,
+        })
+    }
+
+    /// Waits until the client has a session over all links with a server that it discovered.
+    pub(crate) fn until_met(
+        &mut self,
+        bench: &Bench,
+        programs: &Programs,
+    ) -> Result<(), StepError> {
+        let deadline = Instant::now() + START_LIMIT;
+        while !has_all_paths(&self.status(programs, "client"), bench.lab().links().len()) {
+            self.check_alive()?;
+            if Instant::now() >= deadline {
+                let text = "the client has no session over all links with the server";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text).into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Number of connections that the server has connected for strangers.
+    pub(crate) fn fronted(&self, programs: &Programs) -> u64 {
+        let status = self.status(programs, "gateway");
+        status["counters"]["front-connected"].as_u64().unwrap_or(0)
     }
 
     /// Ends the client in order and starts it again, enrolled as it is; its port opens later.
@@ -223,7 +165,12 @@ impl Session {
     ) -> Result<Program, StepError> {
         let log = self.next_log("gateway");
         let state = self.folder.join("gateway");
-        start_gateway(bench, programs, &state, invite, &[], &log)
+        let front = bench.server_address().port().to_string();
+        let more: &[&str] = match self.meeting {
+            Meeting::Enrolled => &[],
+            Meeting::Discovered => &["--front", &front],
+        };
+        start_gateway(bench, programs, &state, invite, more, &log)
     }
 
     fn start_client(
@@ -288,16 +235,19 @@ impl Session {
     pub(crate) fn counters(&self, programs: &Programs) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
         for end in ["client", "gateway"] {
-            let mut command = Command::new(programs.hawser());
-            command.args(["status", "--json", "--state"]);
-            command.arg(self.folder.join(end));
-            let text = process::output_of("hawser status", command, STATUS_LIMIT);
-            let status = text.ok().and_then(|text| serde_json::from_str(&text).ok());
-            if let Some(status) = status {
-                add_counters(&mut all, end, &status);
-            }
+            add_counters(&mut all, end, &self.status(programs, end));
         }
         all
+    }
+
+    /// Status of one end; nothing when it gives none.
+    fn status(&self, programs: &Programs, end: &str) -> Value {
+        let mut command = Command::new(programs.hawser());
+        command.args(["status", "--json", "--state"]);
+        command.arg(self.folder.join(end));
+        let text = process::output_of("hawser status", command, STATUS_LIMIT);
+        let status = text.ok().and_then(|text| serde_json::from_str(&text).ok());
+        status.unwrap_or_default()
     }
 }
 
@@ -322,6 +272,16 @@ pub(crate) fn start_gateway(
         serve.arg("--invite-file").arg(invite);
     }
     Ok(Program::start("hawser serve", serve, log)?)
+}
+
+/// Tells whether a client has a session with so many paths that are up.
+fn has_all_paths(status: &Value, links: usize) -> bool {
+    let paths = |session: &Value| {
+        let paths = session["paths"].as_array().into_iter().flatten();
+        paths.filter(|path| path["state"] == "up").count()
+    };
+    let mut sessions = status["sessions"].as_array().into_iter().flatten();
+    sessions.any(|session| paths(session) == links)
 }
 
 /// Sums up over the sessions and channels of one end.
@@ -356,10 +316,10 @@ pub(crate) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()
     Ok(())
 }
 
-/// From linux/capability.h.
-const CAP_NET_ADMIN: libc::c_ulong = 12;
 pub(crate) const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
 pub(crate) const GATEWAY: SocketAddrV4 = SocketAddrV4::new(SERVER, 7443);
+/// The port for clients that have not enrolled.
+const FRONT_DOOR: SocketAddrV4 = SocketAddrV4::new(SERVER, 745);
 const STATUS_LIMIT: Duration = Duration::from_secs(10);
 const START_LIMIT: Duration = Duration::from_secs(20);
 
@@ -382,5 +342,16 @@ mod tests {
         assert_eq!(all["client tcp-retransmissions"], 7);
         add_counters(&mut all, "gateway", &Value::Null);
         assert_eq!(all.len(), 2);
+    }
+
+    #[test]
+    fn a_session_counts_once_all_of_its_paths_are_up() {
+        let status = |states: [&str; 2]| {
+            let paths = states.map(|state| serde_json::json!({ "state": state }));
+            serde_json::json!({ "sessions": [{ "paths": paths }] })
+        };
+        assert!(has_all_paths(&status(["up", "up"]), 2));
+        assert!(!has_all_paths(&status(["up", "joining"]), 2));
+        assert!(!has_all_paths(&Value::Null, 2));
     }
 }

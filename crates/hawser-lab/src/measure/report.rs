@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::summary::Summary;
 use super::verdict;
-use super::{Kind, Options, Samples, Table, recovery};
+use super::{Kind, Meeting, Options, Samples, Table, recovery};
 use crate::emulator::Counters;
 use crate::experiment::Head;
 use crate::scenario::{Direction, Scenario};
@@ -63,9 +63,13 @@ impl RunReport {
             Summary::of(&options.sized(scenario, direction), &table, direction)
         };
         let summaries: Vec<_> = directions.into_iter().map(summary).collect();
-        let verdicts = summaries.iter().flat_map(|s| verdict::of(scenario, s));
+        let judge = match options.meeting {
+            Meeting::Enrolled => verdict::of,
+            Meeting::Discovered => verdict::of_discovered,
+        };
+        let verdicts = summaries.iter().flat_map(|s| judge(scenario, s));
         Self {
-            head: Head::new("run", &scenario.name),
+            head: Head::new(options.meeting.experiment(), &scenario.name),
             repeat: options.repeat,
             verdicts: verdicts.collect(),
             summaries,

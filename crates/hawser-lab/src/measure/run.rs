@@ -7,9 +7,10 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 
 use super::bench::{Bench, StepError, limit_for};
-use super::hawser::{Programs, Session};
+use super::hawser::{Meeting, Session};
+use super::programs::Programs;
 use super::report::RunReport;
-use super::{ContenderKind, Kind, Options, Table};
+use super::{BONDED, ContenderKind, Kind, Options, Table};
 use crate::emulator::LinkBytes;
 use crate::meter::{Congestion, Order, Outcome};
 use crate::scenario::{Direction, Event, Scenario};
@@ -166,7 +167,11 @@ impl Run<'_> {
 
     fn hawser(&mut self, direction: Direction, programs: &Programs) {
         self.sessions += 1;
-        let mut session = match Session::start(self.bench, programs, self.sessions) {
+        let started = match self.options.meeting {
+            Meeting::Enrolled => Session::start(self.bench, programs, self.sessions),
+            Meeting::Discovered => Session::start_unmet(self.bench, programs, self.sessions),
+        };
+        let mut session = match started {
             Ok(session) => session,
             Err(error) => return self.fail(Kind::HawserFirst, direction, &error),
         };
@@ -175,9 +180,21 @@ impl Run<'_> {
             .socks_order(session.socks(), direction, self.scenario.payload);
         let events = self.scenario.events.clone();
         let warm = std::iter::repeat_n(Kind::HawserWarm, self.options.warm as usize);
+        let is_discovered = self.options.meeting == Meeting::Discovered;
         for kind in std::iter::once(Kind::HawserFirst).chain(warm) {
+            if is_discovered
+                && kind == Kind::HawserWarm
+                && let Err(error) = session.until_met(self.bench, programs)
+            {
+                return self.fail(kind, direction, &error);
+            }
+            let fronted = is_discovered.then(|| session.fronted(programs));
             self.step(kind.clone(), direction, &order, &events);
-            let counters = session.counters(programs);
+            let mut counters = session.counters(programs);
+            if let Some(before) = fronted {
+                let bonded = session.fronted(programs).saturating_sub(before);
+                counters.insert(BONDED.to_owned(), bonded);
+            }
             let samples = self.table.get_mut(&(direction, kind));
             if let Some(outcome) = samples.and_then(|samples| samples.outcomes.last_mut())
                 && outcome.hawser.is_empty()

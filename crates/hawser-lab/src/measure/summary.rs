@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::overhead::{WireCost, of_tcp};
-use super::{Kind, Samples, Table};
+use super::{BONDED, Kind, Samples, Table};
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
 
@@ -27,6 +27,12 @@ pub struct Summary {
     pub hawser_first: Option<f64>,
     /// A later one.
     pub hawser_warm: Option<f64>,
+    /// Part of the first transfers that were bonded, where a server is discovered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_bonded: Option<f64>,
+    /// The same of later ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_bonded: Option<f64>,
     /// IP bytes for each byte of payload: plain TCP on single links.
     pub tcp_wire: Option<WireCost>,
     /// The same of a first transfer; its handshakes and joins are in it.
@@ -59,6 +65,8 @@ impl Summary {
             mptcp: better(&|congestion| Kind::Mptcp { congestion }),
             hawser_first: figure(Kind::HawserFirst),
             hawser_warm: figure(Kind::HawserWarm),
+            first_bonded: bonded(table, direction, Kind::HawserFirst),
+            warm_bonded: bonded(table, direction, Kind::HawserWarm),
             tcp_wire,
             hawser_first_wire: wire(Kind::HawserFirst),
             hawser_warm_wire,
@@ -67,4 +75,16 @@ impl Summary {
                 .map(|(own, plain)| own.above(plain)),
         }
     }
+}
+
+/// Part of the transfers that were bonded; none where that was not looked at.
+fn bonded(table: &Table, direction: Direction, kind: Kind) -> Option<f64> {
+    let outcomes = &table.get(&(direction, kind))?.outcomes;
+    let counts: Option<Vec<u64>> = outcomes
+        .iter()
+        .map(|outcome| outcome.hawser.get(BONDED).copied())
+        .collect();
+    let counts = counts.filter(|counts| !counts.is_empty())?;
+    let bonded = counts.iter().filter(|count| **count > 0).count();
+    Some(bonded as f64 / counts.len() as f64)
 }

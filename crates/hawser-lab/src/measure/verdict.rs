@@ -33,6 +33,37 @@ pub(super) fn of(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
     all
 }
 
+/// What is asked of connections to a server that the client never met: later ones go over all
+/// links, and a first one that does carries as much. One that goes over a single link has nothing
+/// to show.
+pub(super) fn of_discovered(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
+    let way = summary.direction.name();
+    let sum = comparable_sum(scenario, summary);
+    let mut all = Vec::new();
+    let transfers = [
+        ("first", summary.hawser_first, summary.first_bonded),
+        ("later", summary.hawser_warm, summary.warm_bonded),
+    ];
+    for (name, own, bonded) in transfers {
+        if name == "first" && bonded != Some(1.0) {
+            continue;
+        }
+        let part = bonded.unwrap_or(0.0);
+        let what = format!("{way} {name}: part that was bonded");
+        all.push(Verdict::new(what, part, Asked::AtLeast(1.0)));
+        if let Some(sum) = sum {
+            let what = format!("{way} {name}: of the sum");
+            let of_sum = own.unwrap_or(0.0) / sum;
+            all.push(Verdict::new(
+                what,
+                of_sum,
+                Asked::AtLeast(OF_SUM_DISCOVERED),
+            ));
+        }
+    }
+    all
+}
+
 /// A figure that a transfer is compared with: its name, Mbit/s, and the part of it that is asked.
 type Base = (&'static str, f64, f64);
 
@@ -145,6 +176,7 @@ const VPN_FIRST: [(&str, Direction, f64); 6] = [
     ("lossy", Direction::Get, 38.9),
 ];
 const OF_BEST: f64 = promise::OF_BEST as f64 / 1e3;
+const OF_SUM_DISCOVERED: f64 = 0.95;
 /// Links whose only delay is their queue.
 const OF_SUM_WITHOUT_DELAY: f64 = 0.97;
 const OF_RATES: f64 = 0.97;

@@ -21,6 +21,8 @@ fn summary(singles: &[f64], mptcp: f64, warm: f64) -> Summary {
         mptcp: Some(mptcp),
         hawser_first: None,
         hawser_warm: Some(warm),
+        first_bonded: None,
+        warm_bonded: None,
         tcp_wire: None,
         hawser_first_wire: None,
         hawser_warm_wire: None,
@@ -160,4 +162,38 @@ fn a_first_transfer_is_set_against_a_recorded_one_of_no_smaller_payload() {
     assert_eq!(recorded(&found), [false]);
     found.payload += 1;
     assert!(recorded(&found).is_empty());
+}
+
+#[test]
+fn later_connections_to_a_discovered_server_must_be_bonded_and_carry_the_sum() {
+    let links = scenario(&["10ms", "10ms"], "");
+    let mut found = summary(&[10.0, 10.0], 18.0, 19.1);
+    let judged = |found: &Summary| {
+        let all = of_discovered(&links, found).into_iter();
+        all.map(|it| (it.what, it.met)).collect::<Vec<_>>()
+    };
+    let later = |bonded, sum| {
+        vec![
+            ("put later: part that was bonded".to_owned(), bonded),
+            ("put later: of the sum".to_owned(), sum),
+        ]
+    };
+    // Whether it was bonded is not known.
+    assert_eq!(judged(&found), later(false, true));
+    (found.first_bonded, found.warm_bonded) = (Some(0.0), Some(1.0));
+    found.hawser_first = Some(9.8);
+    assert_eq!(judged(&found), later(true, true));
+    found.hawser_warm = Some(18.9);
+    assert_eq!(judged(&found), later(true, false));
+    // A first connection is judged once it is bonded itself.
+    found.first_bonded = Some(1.0);
+    assert_eq!(
+        judged(&found)[1],
+        ("put first: of the sum".to_owned(), false)
+    );
+    found.hawser_first = Some(19.5);
+    assert_eq!(
+        judged(&found)[1],
+        ("put first: of the sum".to_owned(), true)
+    );
 }
