@@ -1,5 +1,7 @@
 //! `hawser up`: the proxy port, over a gateway or straight over the links.
 
+// long: the parts of the daemon, each begun and ended once.
+
 mod enrolled;
 mod scopes;
 
