@@ -183,7 +183,7 @@ fn bbr_follows_a_rate_that_trebles_twice_a_second() {
         link.rate = Rate::from_bits_per_second([8_000_000, 24_000_000][turn % 2]);
         let then = now + Duration::from_millis(500);
         run(&mut link, &mut senders, now, then);
-        most = most + link.rate * then.since(now);
+        most += link.rate * then.since(now);
         now = then;
     }
     let share = senders[0].delivered().as_u64() as f64 / most.as_u64() as f64;
