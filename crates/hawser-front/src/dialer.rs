@@ -6,6 +6,8 @@
 //! shim), and all of them open these with one [`ConnectionDialer`], which is told what ways there
 //! are.
 
+mod by_server;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,9 +25,7 @@ use crate::connection::{
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
-use crate::peer::{
-    BondAnswer, DialByName, DialDiscovered, Discovered, PeerSessions, Peers, Remote, Sessions,
-};
+use crate::peer::{DialByName, DialDiscovered, PeerSessions, Peers, Remote, Sessions};
 use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
@@ -124,35 +124,6 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         servers.filter(|_| !self.director().is_all_by_gateway())
     }
 
-    /// Dials over a session with a server that was discovered, and soon another way as well unless
-    /// that is the only one; the first that is answered is it.
-    async fn dial_by_server(
-        &self,
-        servers: &dyn DialDiscovered<<P::Way as Dialer>::Stream>,
-        way: Discovered<'_, <P::Way as Dialer>::Stream>,
-        (destination, origin): (&Destination, &Origin),
-    ) -> Result<Opened<V, P>, DialError> {
-        let at = way.at;
-        let dialed = match way.is_only_way {
-            true => {
-                origin.early.iter().for_each(EarlyData::release);
-                EitherStream::Bonded(way.dialing.await?)
-            }
-            false => {
-                let on_loss = |loss| match loss {
-                    Loss::Overtaken(_) => servers.note_overtaken(at),
-                    Loss::Failed(error) => tracing::debug!(%at, %error, "not by the session"),
-                };
-                let direct = self.dial_by_decision((destination, origin), None, false);
-                dial_either(way.dialing, way.head_start, direct, on_loss).await?
-            }
-        };
-        match dialed {
-            EitherStream::Direct(opened) => Ok(opened),
-            EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), at.ip(), stream)),
-        }
-    }
-
     /// A stream in a session with the host at `address`.
     fn bonded(
         &self,
@@ -187,15 +158,15 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     }
 
     /// Dials by the gateway or over links, as the director decides. The way may carry `early` where
-    /// it is the only one. `asks_bond`: handshakes over links ask for a bond.
+    /// it is the only one. `may_ask`: handshakes over links may ask for a bond.
     async fn dial_by_decision(
         &self,
         (destination, origin): (&Destination, &Origin),
         early: Option<&EarlyData>,
-        asks_bond: bool,
+        may_ask: bool,
     ) -> Result<Opened<V, P>, DialError> {
         let Some(gateway) = &self.gateway else {
-            return self.dial_over_links(destination, origin, asks_bond).await;
+            return self.dial_over_links(destination, origin, may_ask).await;
         };
         let is_for_all = self.director().is_all_by_gateway();
         let mut is_near = self.neighbourhood.has(&destination.host, is_for_all).await;
@@ -225,7 +196,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                     let decided = Decided {
                         decision,
                         changes,
-                        asks_bond,
+                        asks_bond: self.asking(may_ask, &addresses, (destination, origin)),
                     };
                     let dialed = self.links.dial_decided(request, addresses, decided).await;
                     return dialed.map(EitherStream::Direct);
@@ -246,12 +217,13 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         &self,
         destination: &Destination,
         origin: &Origin,
-        asks_bond: bool,
+        may_ask: bool,
     ) -> Result<Opened<V, P>, DialError> {
         // On exactly the addresses that are connected to, whatever the name means a moment later.
         let addresses = self.links.resolve(destination).await?;
         let addresses = self.machine.admitted(origin, addresses)?;
         let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
+        let asks_bond = self.asking(may_ask, &addresses, (destination, origin));
         let dialed = self.links.dial(request, addresses, asks_bond).await;
         dialed.map(EitherStream::Direct)
     }
@@ -347,53 +319,6 @@ where
             return self.dial_by_server(servers, way, to).await;
         }
         self.dial_unmet((destination, origin)).await
-    }
-}
-
-impl<V, R, P> ConnectionDialer<V, R, P>
-where
-    V: Via<Stream: Remote>,
-    R: Resolve,
-    P: Sessions,
-{
-    /// Dials where no session with the destination runs. Its handshake may ask for one, and may
-    /// show that there can be one.
-    async fn dial_unmet(&self, to: (&Destination, &Origin)) -> Result<Opened<V, P>, DialError> {
-        let ((destination, origin), servers) = (to, self.discovered());
-        let asks_bond = servers.is_some_and(|it| it.asks_bond(destination, origin));
-        let early = origin.early.as_ref();
-        let mut opened = self.dial_by_decision(to, early, asks_bond).await?;
-        if asks_bond && let (Some(servers), EitherStream::Direct(stream)) = (servers, &opened) {
-            match servers.bond_answer(stream.socket(), destination, origin) {
-                BondAnswer::None => {}
-                BondAnswer::Taken(way) => {
-                    // Its socket goes on as the session's first channel.
-                    drop(opened);
-                    return self.dial_by_server(servers, way, to).await;
-                }
-                BondAnswer::Refused => {
-                    drop(opened);
-                    opened = self.dial_by_decision(to, early, false).await?;
-                }
-            }
-        }
-        if let EitherStream::Direct(stream) = &opened
-            && let Some(remote) = stream.remote()
-        {
-            // Beside the connection, which has begun.
-            if let Some(peers) = self.peers() {
-                peers.look_for(&destination.host, remote);
-            }
-            if let Some(servers) = servers {
-                let at = (remote, destination.port).into();
-                servers.look_for(&destination.host, at);
-                if let Some(way) = servers.required(at, destination, origin) {
-                    drop(opened);
-                    return self.dial_by_server(servers, way, to).await;
-                }
-            }
-        }
-        Ok(opened)
     }
 }
 

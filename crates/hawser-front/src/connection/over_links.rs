@@ -61,13 +61,13 @@ impl<V: Via, R: Resolve> OverLinks<V, R> {
         Ok(interleave(&canonical))
     }
 
-    /// Dials those of `addresses` that links lead to, as the director decides. `asks_bond`: the
-    /// handshakes ask for a bond.
+    /// Dials those of `addresses` that links lead to, as the director decides. Handshakes with
+    /// those in `asks_bond` ask for a bond.
     pub(crate) async fn dial(
         &self,
         request: ConnectionRequest,
         addresses: Vec<IpAddr>,
-        asks_bond: bool,
+        asks_bond: Vec<IpAddr>,
     ) -> Result<Counted<V::Stream>, DialError> {
         let changes = self.director.changes();
         let decision = self.director.decide_links(&request);

@@ -32,7 +32,7 @@ pub(super) struct Race<'a, V: Via> {
     targets: Targets,
     decision: LinkDecision,
     changes: watch::Receiver<u64>,
-    asks_bond: bool,
+    asks_bond: Vec<IpAddr>,
     /// Links or rules have changed since the decision.
     is_outdated: bool,
     waiting: VecDeque<Attempt>,
@@ -55,8 +55,8 @@ pub(crate) struct Targets {
 pub(crate) struct Decided {
     pub(crate) decision: LinkDecision,
     pub(crate) changes: watch::Receiver<u64>,
-    /// The handshakes ask for a bond.
-    pub(crate) asks_bond: bool,
+    /// Addresses that handshakes ask for a bond.
+    pub(crate) asks_bond: Vec<IpAddr>,
 }
 
 /// The end of an attempt, unless it was withdrawn.
@@ -194,7 +194,7 @@ impl<'a, V: Via> Race<'a, V> {
         }
         let (via, over) = (Arc::clone(self.via), link.clone());
         let remote = SocketAddr::new(address, self.targets.request.port);
-        let asks_bond = self.asks_bond;
+        let asks_bond = self.asks_bond.contains(&address);
         let (connecting, abort) = abortable(async move {
             match over.as_deref() {
                 Some(link) if asks_bond => via.connect_asking(link, remote).await,

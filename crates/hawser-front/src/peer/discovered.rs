@@ -104,8 +104,9 @@ pub trait DialDiscovered<S>: Send + Sync {
         origin: &'a Origin,
     ) -> Option<Discovered<'a, S>>;
 
-    /// Whether the handshake of a connection that goes over a link is to ask for a bond.
-    fn asks_bond(&self, destination: &Destination, origin: &Origin) -> bool;
+    /// Whether the handshake of a connection to `destination` that goes over a link to `at` is to
+    /// ask for a bond.
+    fn asks_bond(&self, at: SocketAddr, destination: &Destination, origin: &Origin) -> bool;
 
     /// What the server has said to a handshake that asked for one.
     fn bond_answer<'a>(
@@ -230,8 +231,8 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         Some(shared.only_way(pin, shared.finder.ask(at.ip()), origin))
     }
 
-    fn asks_bond(&self, destination: &Destination, origin: &Origin) -> bool {
-        self.shared.asks_bond(destination, origin)
+    fn asks_bond(&self, at: SocketAddr, destination: &Destination, origin: &Origin) -> bool {
+        self.shared.asks_bond(at, destination, origin)
     }
 
     fn bond_answer<'a>(

@@ -28,6 +28,9 @@ struct Shared<K> {
 struct Session {
     client: Arc<Client>,
     used: Instant,
+    /// Until then one that has not let this host in is expected to: it began on a connection that
+    /// was there.
+    hopeful_until: Option<Instant>,
 }
 
 impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
@@ -76,17 +79,48 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         let now = Instant::now();
         let mut open = self.shared.lock();
         if !open.contains_key(&far) {
-            if open.len() >= MAX_SESSIONS {
-                let idle = open.iter().filter(|(_, session)| !session.is_used());
-                let eldest = *idle.min_by_key(|(_, session)| session.used)?.0;
-                open.remove(&eldest).into_iter().for_each(Session::close);
-            }
-            let client = start()?;
-            open.insert(far, Session { client, used: now });
+            make_room(&mut open)?;
+            open.insert(far, Session::new(start()?, now));
         }
         let session = open.get_mut(&far).filter(|it| is_wanted(&it.client))?;
         session.used = now;
         Some(Arc::clone(&session.client))
+    }
+
+    /// Dials over the session with `far` if it runs, or has just begun on a connection that was
+    /// there. One that still waits for a connection of its own may wait in vain.
+    pub(super) fn hopeful(&self, far: K) -> Option<BondDialer> {
+        hopeful(&mut self.shared.lock(), far, Instant::now())
+    }
+
+    /// Dials over a session that `start` begins on a connection that is there. It takes the place
+    /// of one that is not hopeful; where there is a hopeful one, that is it and none is begun.
+    pub(super) fn begin_on_connection(
+        &self,
+        far: K,
+        start: impl FnOnce() -> Option<Arc<Client>>,
+    ) -> Option<BondDialer> {
+        let now = Instant::now();
+        let mut open = self.shared.lock();
+        if let Some(there) = hopeful(&mut open, far, now) {
+            return Some(there);
+        }
+        open.remove(&far).into_iter().for_each(Session::close);
+        make_room(&mut open)?;
+        let client = start()?;
+        let session = Session {
+            hopeful_until: Some(now + HOPE),
+            ..Session::new(Arc::clone(&client), now)
+        };
+        open.insert(far, session);
+        Some(BondDialer::new(client))
+    }
+
+    /// Whether a session with `far` could be begun now.
+    pub(super) fn has_room(&self, far: K) -> bool {
+        let open = self.shared.lock();
+        let is_idle = |session: &Session| !session.is_used();
+        open.len() < MAX_SESSIONS || open.contains_key(&far) || open.values().any(is_idle)
     }
 
     /// The clients.
@@ -128,6 +162,18 @@ impl<K> Clone for SessionPool<K> {
 }
 
 impl Session {
+    fn new(client: Arc<Client>, used: Instant) -> Self {
+        Self {
+            client,
+            used,
+            hopeful_until: None,
+        }
+    }
+
+    fn is_hopeful(&self, now: Instant) -> bool {
+        self.client.is_admitted() || self.hopeful_until.is_some_and(|until| now < until)
+    }
+
     /// True if a stream lives in it, or one is being opened.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.client) > 1
@@ -142,6 +188,23 @@ impl<K> Shared<K> {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Session>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn hopeful<K: Ord>(open: &mut BTreeMap<K, Session>, far: K, now: Instant) -> Option<BondDialer> {
+    let session = open.get_mut(&far).filter(|it| it.is_hopeful(now))?;
+    session.used = now;
+    Some(BondDialer::new(Arc::clone(&session.client)))
+}
+
+/// Makes room for one more, by ending the session that was not used for longest; `None` where all
+/// are used.
+fn make_room<K: Copy + Ord>(open: &mut BTreeMap<K, Session>) -> Option<()> {
+    if open.len() >= MAX_SESSIONS {
+        let idle = open.iter().filter(|(_, session)| !session.is_used());
+        let eldest = *idle.min_by_key(|(_, session)| session.used)?.0;
+        open.remove(&eldest).into_iter().for_each(Session::close);
+    }
+    Some(())
 }
 
 /// Closes sessions that no connection uses any more, for as long as the sessions are there.
@@ -165,6 +228,8 @@ async fn close_idle<K: Copy + Ord>(shared: Weak<Shared<K>>) {
 const MAX_SESSIONS: usize = 16;
 /// A session that no connection uses ends after so long.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(120);
+/// Time in which the far end lets this host in by a connection that is there.
+const HOPE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 /// For what is still on its way when a session is closed.
 pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

@@ -102,7 +102,7 @@ async fn dial(links: &Links, to: &str) -> Result<Counted<tokio::io::Empty>, Dial
     let to: Destination = to.parse().unwrap();
     let addresses = links.resolve(&to).await?;
     let request = resolved(Origin::default().towards(&to), &addresses);
-    links.dial(request, addresses, false).await
+    links.dial(request, addresses, Vec::new()).await
 }
 
 struct Bench {
@@ -490,7 +490,7 @@ async fn dial_after(bench: &Bench, change: impl FnOnce(&SharedDirector)) -> Opti
     let decided = Decided {
         changes: bench.director.changes(),
         decision: bench.director.decide_links(&request),
-        asks_bond: false,
+        asks_bond: Vec::new(),
     };
     change(&bench.director);
     let dialed = bench.dialer.dial_decided(request, addresses, decided);

@@ -29,7 +29,7 @@ use crate::bonded::{BondDialer, Bonded};
 use crate::connection::Origin;
 use crate::destination::{Destination, Host};
 use crate::peer::peers::may_use_all_links;
-use crate::transport::DialError;
+use crate::transport::{ByteStream as _, DialError, ResetCode};
 
 /// A connection that the server's Hawser has.
 struct TakenConnection {
@@ -37,19 +37,30 @@ struct TakenConnection {
     link: LinkIndex,
     at: SocketAddr,
     hint: KeyHint,
+    /// About when it was established. Nothing was sent on it since.
+    since: Instant,
 }
 
 impl Shared {
-    /// Whether a connection asks for a bond in its handshake.
-    pub(super) fn asks_bond(&self, destination: &Destination, origin: &Origin) -> bool {
-        self.answers.is_some()
-            && may_use_all_links(&self.rules.borrow(), destination, origin)
-            && self.address_of(destination).is_none_or(|at| {
-                let (servers, now) = (self.lock(), Instant::now());
-                let may_be = !servers.is_set_aside(at, now) && servers.takes_bonds(at, now);
-                drop(servers);
-                may_be && !(self.is_enrolled)(at.ip())
-            })
+    /// Whether a connection to `destination` at `at` asks for a bond in its handshake. Where it
+    /// may go by a session alone, it does so even if the last one was of no use.
+    pub(super) fn asks_bond(
+        &self,
+        at: SocketAddr,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> bool {
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        if self.answers.is_none()
+            || !may_use_all_links(&self.rules.borrow(), destination, origin)
+            || (self.is_enrolled)(at.ip())
+            || !self.pool.has_room(at)
+        {
+            return false;
+        }
+        let is_required = self.pin(at).is_some_and(|pin| self.is_required(pin));
+        let (servers, now) = (self.lock(), Instant::now());
+        servers.takes_bonds(at, now) && (is_required || !servers.is_set_aside(at, now))
     }
 
     /// What the server has said to a handshake that asked for one.
@@ -71,7 +82,7 @@ impl Shared {
             self.names.note(name, at.ip());
         }
         if !answer.bond {
-            self.lock().note_no_bond(at, Instant::now());
+            self.lock().note_bond_refused(at, Instant::now());
             return BondAnswer::Refused;
         }
         self.taken(&learnt, answer.offer.key_hint, (socket, at), origin)
@@ -101,6 +112,7 @@ impl Shared {
             link,
             at,
             hint,
+            since: Instant::now(),
         };
         Some(Discovered {
             at,
@@ -111,7 +123,7 @@ impl Shared {
     }
 
     /// Opens a stream over a session that begins on this connection, or over the one that another
-    /// connection has begun meanwhile.
+    /// connection begins.
     async fn bond_on(
         self: &Arc<Self>,
         taken: TakenConnection,
@@ -119,32 +131,40 @@ impl Shared {
     ) -> Result<Bonded, DialError> {
         let at = taken.at;
         let turn = self.turns.of(at);
-        let alone = turn.lock().await;
-        let running = self.pin(at).zip(self.pool.running(at));
-        let (pin, way) = match running {
-            Some(running) => running,
-            None => match self.begin_on(taken).await {
-                Some(begun) => begun,
+        let begun = match turn.try_lock() {
+            Ok(_alone) => match self.pin(at).zip(self.pool.hopeful(at)) {
+                Some(there) => {
+                    taken.let_go();
+                    Some(there)
+                }
                 None => {
-                    // It may be had by the port for strangers.
-                    self.lock().note_no_bond(at, Instant::now());
-                    self.look_for(at);
-                    return Err(DialError::GatewayUnavailable);
+                    let begun = self.begin_on(taken).await;
+                    if begun.is_none() {
+                        // It may be had by the port for strangers.
+                        self.lock().note_no_bond(at, Instant::now());
+                        self.look_for(at);
+                    }
+                    begun
                 }
             },
+            Err(_) => {
+                // The server soon takes a connection that waits for one to the service.
+                taken.let_go();
+                drop(turn.lock().await);
+                self.pin(at).zip(self.pool.hopeful(at))
+            }
         };
-        drop(alone);
-        self.dial_by(way, pin, origin).await
+        let (pin, way) = begun.ok_or(DialError::GatewayUnavailable)?;
+        let dialed = self.dial_by(way, pin, origin).await;
+        if dialed.is_ok() {
+            self.lock().note_bond(at);
+        }
+        dialed
     }
 
     /// Proves this host's key, has the server prove its own, and begins the session.
     async fn begin_on(self: &Arc<Self>, taken: TakenConnection) -> Option<(Pin, BondDialer)> {
-        let TakenConnection {
-            stream,
-            link,
-            at,
-            hint,
-        } = taken;
+        let (at, hint, link) = (taken.at, taken.hint, taken.link);
         let drawn = self.pins.draw(at).ok()?;
         let pinned = self.pin(at).zip(self.pins.identity(at, UnixTime::now()));
         let tls = match &pinned {
@@ -152,7 +172,11 @@ impl Shared {
             None => TlsClient::to_hinted(&drawn.identity, hint),
         };
         let tls = tls.ok()?;
-        let handshake = match timeout(GREETING, tls.handshake(stream)).await {
+        if taken.is_stale(Instant::now()) {
+            taken.let_go();
+            return None;
+        }
+        let handshake = match timeout(GREETING, tls.handshake(taken.stream)).await {
             Ok(Ok(handshake)) => handshake,
             Ok(Err(error)) => {
                 tracing::debug!(%at, %error, "no session on this connection");
@@ -179,11 +203,26 @@ impl Shared {
         let first = FirstConnection { link, handshake };
         let way = self
             .pool
-            .dialer(at, || (self.start)(pin, identity, Some(first)));
+            .begin_on_connection(at, || (self.start)(pin, identity, Some(first)));
         Some((pin, way?))
     }
 }
 
+impl TakenConnection {
+    /// Whether the server may take it for one to the service soon: nothing of Hawser's may be sent
+    /// on it any more.
+    fn is_stale(&self, now: Instant) -> bool {
+        now.duration_since(self.since) > MAX_SILENCE
+    }
+
+    /// Resets it. Nothing was sent on it, so nobody has begun anything there.
+    fn let_go(mut self) {
+        self.stream.reset(ResetCode::Aborted);
+    }
+}
+
+/// A quarter of the time for which a server waits for the first bytes (protocol §16).
+const MAX_SILENCE: Duration = Duration::from_millis(50);
 /// Time for the handshake of the session.
 const GREETING: Duration = Duration::from_secs(5);
 /// A session that begins takes two round trips more than a connection that is carried as it is.

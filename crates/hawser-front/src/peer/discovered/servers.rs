@@ -26,6 +26,8 @@ struct Server {
     aside_until: Option<Instant>,
     /// Until then no handshake asks for a bond.
     no_bond_until: Option<Instant>,
+    /// The last pause after a handshake that was refused a bond.
+    refused_for: Option<Duration>,
     problem: Option<Problem>,
 }
 
@@ -124,9 +126,26 @@ impl Servers {
         until.is_some_and(|until| now < until)
     }
 
-    /// The server has no bond for connections on the port itself.
+    /// No session began on a connection to the port itself, although the server has agreed.
     pub(super) fn note_no_bond(&mut self, at: SocketAddr, now: Instant) {
         self.server(at).no_bond_until = Some(now + ASIDE);
+    }
+
+    /// The server has Hawser, and no bond for connections on the port itself. Each time that this
+    /// comes again costs a connection, so the pause grows.
+    pub(super) fn note_bond_refused(&mut self, at: SocketAddr, now: Instant) {
+        let server = self.server(at);
+        let pause = server.refused_for.map_or(ASIDE, |last| last * 2);
+        let pause = pause.min(MAX_REFUSED_PAUSE);
+        (server.refused_for, server.no_bond_until) = (Some(pause), Some(now + pause));
+    }
+
+    /// A session began on a connection to the port itself, and carries a stream.
+    pub(super) fn note_bond(&mut self, at: SocketAddr) {
+        let server = self.server(at);
+        server.refused_for = None;
+        // Another session may have failed meanwhile.
+        server.aside_until = None;
     }
 
     pub(super) fn takes_bonds(&self, at: SocketAddr, now: Instant) -> bool {
@@ -171,6 +190,7 @@ impl Servers {
             hint: None,
             aside_until: None,
             no_bond_until: None,
+            refused_for: None,
             problem: None,
         })
     }
@@ -182,6 +202,8 @@ const WANTED_FOR: Duration = Duration::from_secs(60);
 pub(super) const ASIDE: Duration = Duration::from_secs(60);
 /// The same for a session that does not lead to the port at all.
 pub(super) const NOT_FRONTED: Duration = Duration::from_secs(600);
+/// The longest pause after handshakes that were refused a bond.
+const MAX_REFUSED_PAUSE: Duration = Duration::from_secs(3600);
 /// However many servers there are.
 const MAX_SERVERS: usize = 1024;
 
@@ -212,6 +234,26 @@ mod tests {
         servers.set_aside(at(1), ASIDE, now);
         assert!(servers.is_set_aside(at(1), now) && !servers.is_set_aside(at(2), now));
         assert!(!servers.is_set_aside(at(1), now + ASIDE));
+    }
+
+    #[test]
+    fn the_pause_after_a_refused_bond_doubles_up_to_an_hour_and_begins_anew_after_a_bond() {
+        let (mut servers, mut now) = (Servers::default(), Instant::now());
+        for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
+            servers.note_bond_refused(at(1), now);
+            let until = now + Duration::from_secs(minutes * 60);
+            assert!(!servers.takes_bonds(at(1), until - Duration::from_millis(1)));
+            assert!(servers.takes_bonds(at(1), until) && servers.takes_bonds(at(2), now));
+            now = until;
+        }
+        servers.set_aside(at(1), ASIDE, now);
+        servers.note_bond(at(1));
+        assert!(!servers.is_set_aside(at(1), now));
+        servers.note_bond_refused(at(1), now);
+        assert!(servers.takes_bonds(at(1), now + ASIDE));
+        // One that has agreed and then failed is asked again in a minute.
+        servers.note_no_bond(at(1), now);
+        assert!(!servers.takes_bonds(at(1), now) && servers.takes_bonds(at(1), now + ASIDE));
     }
 
     #[test]

@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use hawser_net::client::ClientConfig;
+use hawser_capture::{Learnt, Outcome};
+use hawser_net::client::{ClientConfig, FirstConnection};
 use hawser_net::gateway::{Admission, Gateway, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
 use hawser_net::store::StateDir;
-use hawser_wire::{Offer, OfferForm};
+use hawser_wire::{Offer, OfferForm, SynOption};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
@@ -27,6 +30,10 @@ struct Scene {
     servers: DiscoveredServers,
     heard: mpsc::Sender<Heard>,
     folder: tempfile::TempDir,
+    door: SocketAddr,
+    /// Nobody answers new sessions there.
+    is_closed: Arc<AtomicBool>,
+    answer: Arc<Mutex<Option<SynOption>>>,
 }
 
 struct Everybody;
@@ -110,16 +117,25 @@ impl Scene {
             ..PeerSettings::at_port(door.port())
         };
         let (heard, hears) = mpsc::channel(8);
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let answer = Arc::<Mutex<Option<SynOption>>>::default();
+        let (closed, answers) = (Arc::clone(&is_closed), Arc::clone(&answer));
         let servers = DiscoveredServers::start(DiscoverySettings {
             finder: PeerFinder::of_anyone(connect_tcp, settings),
             pins,
-            start: Box::new(move |pin, identity, _| Some(client(door, pin.key, identity))),
+            start: Box::new(move |pin, identity, first| {
+                let to = match closed.load(Ordering::Relaxed) {
+                    true => NOBODY,
+                    false => door,
+                };
+                Some(client(to, pin.key, identity, first))
+            }),
             is_enrolled: Box::new(|at| at == ENROLLED),
             rules: watch::channel(Arc::default()).1,
             require_bonded,
             handshakes: speaking.then(|| Handshakes {
                 heard: hears,
-                answers: Box::new(|_| None),
+                answers: Box::new(move |_| learnt((*answers.lock().unwrap())?)),
                 are_silent: Box::new(|at| at == SILENT),
             }),
         });
@@ -128,7 +144,45 @@ impl Scene {
             servers,
             heard,
             folder,
+            door,
+            is_closed,
+            answer,
         }
+    }
+
+    /// The server's own port is closed, and its services' handshakes answer with *bond*, or
+    /// without.
+    fn close(&self, bond: bool) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        *self.answer.lock().unwrap() = offer(server_key()).map(|offer| SynOption {
+            offer,
+            bond,
+            connection: 1,
+        });
+    }
+
+    /// Connects to the service, whose handshake was asked for a bond.
+    async fn connect_asking<'a>(&'a self, origin: &'a Origin) -> BondAnswer<'a, Bonded> {
+        let stream = connect_tcp(self.door).await.unwrap();
+        let to = service(PORT).into();
+        self.servers.bond_answer(stream.as_fd(), &to, origin)
+    }
+
+    /// Opens a stream over a session that begins on a connection to the service. On a busy machine
+    /// a connection may be silent for too long, and another one is made.
+    async fn bond(&self, origin: &Origin) -> Bonded {
+        let bonding = async {
+            loop {
+                let BondAnswer::Taken(way) = self.connect_asking(origin).await else {
+                    panic!("the server has agreed");
+                };
+                assert_eq!(way.is_only_way, self.servers.shared.require_bonded);
+                if let Ok(stream) = way.dialing.await {
+                    return stream;
+                }
+            }
+        };
+        timeout(Duration::from_secs(30), bonding).await.unwrap()
     }
 
     async fn hear(&self, offer: Option<Offer>) {
@@ -190,7 +244,22 @@ async fn serve(server: Arc<Gateway>) {
     }
 }
 
-fn client(door: SocketAddr, server: PublicKey, identity: Identity) -> Arc<Client> {
+fn learnt(answer: SynOption) -> Option<Learnt> {
+    Some(Learnt {
+        cookie: 1,
+        to: service(PORT),
+        link: Some(Link::loopback("127.0.0.1".parse().ok()?).index),
+        form: OfferForm::Binary,
+        outcome: Outcome::Answered(answer),
+    })
+}
+
+fn client(
+    door: SocketAddr,
+    server: PublicKey,
+    identity: Identity,
+    first: Option<FirstConnection>,
+) -> Arc<Client> {
     let config = ClientConfig {
         identity,
         gateway: server,
@@ -208,7 +277,10 @@ fn client(door: SocketAddr, server: PublicKey, identity: Identity) -> Arc<Client
     };
     let links = vec![Link::loopback("127.0.0.1".parse().unwrap())];
     let (_, links) = watch::channel(Arc::new(links));
-    Arc::new(Client::start(config, links))
+    Arc::new(match first {
+        Some(first) => Client::start_on(config, links, first),
+        None => Client::start(config, links),
+    })
 }
 
 #[tokio::test]
@@ -307,6 +379,59 @@ async fn where_a_session_is_required_the_first_connection_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_session_on_a_connection_takes_the_place_of_one_that_nobody_answers() {
+    let scene = Scene::new(Some(server_key()), true).await;
+    scene.close(true);
+    let (destination, origin) = (service(PORT).into(), Origin::default());
+    let way = scene.servers.dial(&destination, &origin).unwrap();
+    assert!(way.is_only_way);
+    let mut waiting = way.dialing;
+    assert!((&mut waiting).now_or_never().is_none(), "nobody answers");
+    // Even if what was tried before was of no use.
+    scene.servers.note_overtaken(service(PORT));
+    let asks = || {
+        let at = service(PORT);
+        scene.servers.asks_bond(at, &destination, &origin)
+    };
+    assert!(asks());
+    let mut stream = scene.bond(&origin).await;
+    stream.write_all(b"x").await.unwrap();
+    stream.read_exact(&mut [0]).await.unwrap();
+    assert!(
+        !scene
+            .servers
+            .shared
+            .lock()
+            .is_set_aside(service(PORT), Instant::now())
+    );
+    // Another connection uses the same session, and lets its own go.
+    drop(scene.bond(&origin).await);
+    assert_eq!(scene.server.counters().sessions, 1);
+    assert_eq!(scene.servers.opened(), 2);
+    // Without one, a port that answers without a bond is not asked for a while.
+    scene.close(false);
+    let refused = scene.connect_asking(&origin).await;
+    assert!(matches!(refused, BondAnswer::Refused));
+    assert!(!asks());
+}
+
+#[tokio::test]
+async fn a_connection_that_was_silent_for_too_long_is_reset_and_begins_nothing() {
+    let scene = Scene::new(None, false).await;
+    scene.close(true);
+    let origin = Origin::default();
+    let BondAnswer::Taken(way) = scene.connect_asking(&origin).await else {
+        panic!("the server has agreed");
+    };
+    // Longer than it may be silent.
+    sleep(Duration::from_millis(60)).await;
+    let unavailable = Some(DialError::GatewayUnavailable);
+    assert_eq!(way.dialing.await.err(), unavailable);
+    assert_eq!(scene.servers.shared.pool.clients().len(), 0);
+    assert_eq!(scene.server.counters().sessions, 0);
+}
+
+#[tokio::test]
 async fn a_port_that_is_not_fronted_goes_as_ever_even_where_sessions_are_required() {
     let scene = Scene::with((None, true), false).await;
     let (destination, origin) = (service(22).into(), Origin::default());
@@ -378,6 +503,8 @@ async fn a_host_that_this_one_has_enrolled_with_is_left_alone() {
 }
 
 const PORT: u16 = 443;
+/// Where nobody listens.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 4)), 1);
 /// Of a host whose handshakes say nothing.
 const SILENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 3));
 /// Of a host that this one has enrolled with.
