@@ -205,12 +205,13 @@ impl Discovery {
         listeners::switch_on(self.tables.fronted_table.as_fd())
     }
 
-    /// Begins to listen for connections that are diverted, one listener for each family that this
-    /// host has; those of an earlier call get none any more. They have the addresses and ports
-    /// that clients asked for. Nothing else reaches the listeners but what connects on this
-    /// machine to their own ports, at the loopback address.
-    pub fn listen(&mut self) -> Result<Vec<TcpListener>, CaptureError> {
-        self.diverting.listen()
+    /// Begins to listen for connections that are diverted, with a listener at each of these
+    /// loopback addresses for those of its family; those of an earlier call get none any more. A
+    /// family that this host does not have is left out, unless it has none of them. What they
+    /// accept has the addresses and ports that clients asked for. Nothing else reaches the
+    /// listeners but what connects on this machine to their own ports, at the loopback address.
+    pub fn listen(&mut self, at: &[IpAddr]) -> Result<Vec<TcpListener>, CaptureError> {
+        self.diverting.listen(at)
     }
 
     /// Sets the addresses of this host: nothing that is for other hosts is diverted. Replaces the

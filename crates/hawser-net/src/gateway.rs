@@ -156,7 +156,8 @@ impl Gateway {
 
     /// Takes a connection from `remote` to a port that a service of this machine has, too, where
     /// the client's first bytes are this protocol's. Gives it back if it is the service's, and then
-    /// nothing was taken off it: other bytes come, or none within 200 ms.
+    /// nothing was taken off it: other bytes come, or none within 200 ms. One that ends before
+    /// anything came is dropped.
     pub async fn share(&self, stream: TcpStream, remote: SocketAddr) -> Option<TcpStream> {
         admit::share(&self.shared, stream, remote).await
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, SockMap};
@@ -46,14 +46,18 @@ impl Diverting {
         replace(&mut self.own, rows.take(MAX_OWN))
     }
 
-    pub(super) fn listen(&mut self) -> Result<Vec<TcpListener>, CaptureError> {
-        let v4 = self.listen_at(Ipv4Addr::LOCALHOST.into());
-        let v6 = self.listen_at(Ipv6Addr::LOCALHOST.into());
-        match (v4, v6) {
-            (Ok(v4), Ok(v6)) => Ok(vec![v4, v6]),
-            // A host may have only one of them.
-            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(vec![one]),
-            (Err(error), Err(_)) => Err(error),
+    pub(super) fn listen(&mut self, at: &[IpAddr]) -> Result<Vec<TcpListener>, CaptureError> {
+        let (mut listeners, mut failed) = (Vec::new(), None);
+        for address in at {
+            match self.listen_at(*address) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) => failed = Some(error),
+            }
+        }
+        // A host may have only one family.
+        match failed {
+            Some(error) if listeners.is_empty() => Err(error),
+            _ => Ok(listeners),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Connections that want a bond.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use hawser_capture::{Announcement, Bonds, Discovery, Outcome};
 
@@ -68,7 +68,7 @@ fn diverting(server: &mut Discovery) -> Vec<TcpListener> {
     server
         .set_own_addresses(servers().map(|it| it.ip()))
         .unwrap();
-    let hawser = server.listen().unwrap();
+    let hawser = server.listen(&LOOPBACK).unwrap();
     assert_eq!(hawser.len(), 2);
     hawser
 }
@@ -224,3 +224,8 @@ fn with_syn_cookies_no_bond_is_promised() {
 
 /// A host that the server forwards to.
 const BEHIND: &str = "10.99.77.2";
+
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];

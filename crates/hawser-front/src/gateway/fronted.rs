@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_net::bind::SocketOptions;
 use hawser_net::foreign_source::ForeignSource;
 use hawser_net::gateway::{Ends, Incoming, network_of, source_of};
 use tokio::io::AsyncWriteExt as _;
@@ -100,12 +101,23 @@ impl Fronted {
         local.is_ok_and(|local| self.shown.contains_key(&local.port()))
     }
 
+    /// Tells whether each service can be shown clients with addresses of this one's family.
+    pub fn works_for(&self, client: IpAddr) -> bool {
+        self.shown.values().all(|shown| match shown {
+            Shown::AsSource(source) => source.works_for(client),
+            Shown::ByProxyProtocol(_) => true,
+        })
+    }
+
     /// Carries a connection to a fronted port to its service, as it is, to its end. The service
     /// sees the same client as it would without this.
     pub async fn pass_on(&self, mut stream: TcpStream) {
         let Some(ends) = ends_of(&stream) else {
             return;
         };
+        if let Err(error) = SocketOptions::default().apply(&stream) {
+            debug!(%error, "the kernel refuses a socket option");
+        }
         self.counters.passed_on.fetch_add(1, Ordering::Relaxed);
         let _present = Present::new(&self.counters.current);
         match self.connect_to(ends, ends.local.port()).await {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::first_words;
+use super::first_words::{self, Whose};
 use super::half_open::{Origin, Place};
 use super::shared::{Ends, Entry, Shared};
 use super::{memory, session};
@@ -55,7 +55,8 @@ pub(super) fn enter(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr,
 }
 
 /// Takes a connection to a port that a service has, too, if it speaks this protocol; gives it back
-/// if it is the service's. While that is not known it has a stranger's place.
+/// if it is the service's. One that the client closes before it says anything is dropped. While
+/// that is not known it has a stranger's place.
 pub(super) async fn share(
     shared: &Arc<Shared>,
     stream: TcpStream,
@@ -67,18 +68,19 @@ pub(super) async fn share(
     let judging = async {
         timeout(LINE_PATIENCE, place.ready()).await.ok()?;
         let is_session = |id| shared.lock_sessions().contains_key(&id);
-        Some(first_words::are_ours(&stream, is_session).await)
+        Some(first_words::judge_first(&stream, is_session).await)
     };
     let judged = tokio::select! {
         judged = judging => judged,
         () = place.displaced() => None,
     };
     match judged {
-        Some(true) => {
+        Some(Whose::Gateway) => {
             tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
             None
         }
-        Some(false) => Some(stream),
+        Some(Whose::Service) => Some(stream),
+        Some(Whose::Nobody) => None,
         None => {
             tracing::debug!(%remote, "no place for it");
             shared.count(|counters| counters.limited += 1);

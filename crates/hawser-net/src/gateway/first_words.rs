@@ -12,38 +12,55 @@ use tokio::time::{sleep, timeout};
 
 use crate::tls::is_our_hello;
 
-/// Tells whether the client speaks the gateway's protocol. A client that says too little in
-/// [`PATIENCE`] waits for the service to speak first. `is_session`: whether one can be joined.
-pub(super) async fn are_ours(stream: &TcpStream, is_session: impl Fn(SessionId) -> bool) -> bool {
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The client speaks the gateway's protocol.
+    Gateway,
+    Service,
+    /// The client has closed it before it said anything.
+    Nobody,
+}
+
+/// Tells whose the connection is. A client that says too little in [`PATIENCE`] waits for the
+/// service to speak first. `is_session`: whether one can be joined.
+pub(super) async fn judge_first(
+    stream: &TcpStream,
+    is_session: impl Fn(SessionId) -> bool,
+) -> Whose {
     let listening = async {
         let mut words = [0; MAX_WORDS];
         loop {
             let Ok(length) = stream.peek(&mut words).await else {
-                return false;
+                return Whose::Nobody;
             };
             let said = words.get(..length).unwrap_or_default();
-            if let Some(ours) = judge(said, &is_session) {
-                return ours;
+            if let Some(whose) = judge(said, &is_session) {
+                return whose;
             }
             // What has come stays there, so the socket does not tell when there is more.
             sleep(LOOK_AGAIN).await;
         }
     };
-    timeout(PATIENCE, listening).await.unwrap_or(false)
+    timeout(PATIENCE, listening).await.unwrap_or(Whose::Service)
 }
 
 /// Tells whose the connection is; `None` while that is not clear yet. Nothing at all is what a
 /// client has said that says no more.
-fn judge(said: &[u8], is_session: impl Fn(SessionId) -> bool) -> Option<bool> {
+fn judge(said: &[u8], is_session: impl Fn(SessionId) -> bool) -> Option<Whose> {
+    let ours = |is_ours| match is_ours {
+        true => Whose::Gateway,
+        false => Whose::Service,
+    };
     match said {
-        [] => Some(false),
+        [] => Some(Whose::Nobody),
         [HANDSHAKE, rest @ ..] => match rest {
             [_, _, high, low, ..] => {
                 let length = TLS_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
                 match said.get(..length) {
-                    Some(hello) => Some(is_our_hello(hello)),
+                    Some(hello) => Some(ours(is_our_hello(hello))),
                     // Ours are shorter by far.
-                    None if length > MAX_WORDS => Some(false),
+                    None if length > MAX_WORDS => Some(Whose::Service),
                     None => None,
                 }
             }
@@ -52,12 +69,13 @@ fn judge(said: &[u8], is_session: impl Fn(SessionId) -> bool) -> Option<bool> {
         [JoinPrelude::FIRST_BYTE, ..] => match said.first_chunk::<JOIN_PRELUDE_LENGTH>() {
             Some(prelude) => {
                 let prelude = JoinPrelude::decode(prelude);
-                Some(prelude.is_some_and(|prelude| is_session(prelude.session)))
+                let is_here = prelude.is_some_and(|prelude| is_session(prelude.session));
+                Some(ours(is_here))
             }
             None if JoinPrelude::may_begin(said) => None,
-            None => Some(false),
+            None => Some(Whose::Service),
         },
-        _ => Some(false),
+        _ => Some(Whose::Service),
     }
 }
 
@@ -82,7 +100,7 @@ mod tests {
 
     const KNOWN: SessionId = SessionId::new([1; 16]);
 
-    fn judged(said: &[u8]) -> Option<bool> {
+    fn judged(said: &[u8]) -> Option<Whose> {
         judge(said, |session| session == KNOWN)
     }
 
@@ -98,11 +116,11 @@ mod tests {
         let me = Identity::from_seed([1; 32]);
         let tls = TlsClient::new(&me, Identity::from_seed([2; 32]).public()).unwrap();
         let greeting = tokio::spawn(async move { tls.handshake(client).await.is_ok() });
-        assert!(are_ours(&server, |_| false).await);
+        assert_eq!(judge_first(&server, |_| false).await, Whose::Gateway);
         let mut hello = vec![0; MAX_WORDS];
         let length = server.peek(&mut hello).await.unwrap();
         let hello = &hello[..length];
-        assert_eq!(judged(hello), Some(true));
+        assert_eq!(judged(hello), Some(Whose::Gateway));
         for end in 1..length {
             assert_eq!(judged(&hello[..end]), None, "{end}");
         }
@@ -110,7 +128,7 @@ mod tests {
         let at = hello.windows(8).position(|it| it == b"hawser/1").unwrap();
         let mut other = hello.to_vec();
         other[at] = b'x';
-        assert_eq!(judged(&other), Some(false));
+        assert_eq!(judged(&other), Some(Whose::Service));
         drop(server);
         assert!(!greeting.await.unwrap());
     }
@@ -121,32 +139,46 @@ mod tests {
             let channel = ChannelId::new(3);
             JoinPrelude { session, channel }.encode()
         };
-        assert_eq!(judged(&prelude(KNOWN)), Some(true));
-        assert_eq!(judged(&prelude(SessionId::new([2; 16]))), Some(false));
+        assert_eq!(judged(&prelude(KNOWN)), Some(Whose::Gateway));
+        let other = judged(&prelude(SessionId::new([2; 16])));
+        assert_eq!(other, Some(Whose::Service));
         assert_eq!(judged(&prelude(KNOWN)[..9]), None);
-        assert_eq!(judged(b"HEAD / HTTP/1.1\r\n\r\n"), Some(false));
+        assert_eq!(judged(b"HEAD / HTTP/1.1\r\n\r\n"), Some(Whose::Service));
         assert_eq!(judged(b"HW"), None);
     }
 
     #[test]
     fn all_else_is_the_services() {
-        for said in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-", b"", &[0; 40]] {
-            assert_eq!(judged(said), Some(false), "{said:?}");
+        for said in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-", &[0; 40]] {
+            assert_eq!(judged(said), Some(Whose::Service), "{said:?}");
         }
         // A hello that is longer than ours ever is, and records that are none.
-        assert_eq!(judged(&[22, 3, 1, 8, 0]), Some(false));
-        assert_eq!(judged(&[22, 3, 1, 0, 0]), Some(false));
-        assert_eq!(judged(&[22, 3, 1, 0, 4, 1, 2, 3, 4]), Some(false));
+        assert_eq!(judged(&[22, 3, 1, 8, 0]), Some(Whose::Service));
+        assert_eq!(judged(&[22, 3, 1, 0, 0]), Some(Whose::Service));
+        let no_hello = judged(&[22, 3, 1, 0, 4, 1, 2, 3, 4]);
+        assert_eq!(no_hello, Some(Whose::Service));
         assert_eq!(judged(&[22, 3, 1]), None);
     }
 
     #[tokio::test]
     async fn whoever_waits_to_be_spoken_to_is_the_services() {
         let (mut client, server) = pair().await;
-        assert!(!are_ours(&server, |_| true).await);
+        assert_eq!(judge_first(&server, |_| true).await, Whose::Service);
         client.write_all(b"H").await.unwrap();
         server.readable().await.unwrap();
-        assert!(!are_ours(&server, |_| true).await);
+        assert_eq!(judge_first(&server, |_| true).await, Whose::Service);
+    }
+
+    #[tokio::test]
+    async fn what_is_closed_or_reset_before_a_word_is_nobodys() {
+        for is_reset in [false, true] {
+            let (client, server) = pair().await;
+            if is_reset {
+                client.set_zero_linger().unwrap();
+            }
+            drop(client);
+            assert_eq!(judge_first(&server, |_| true).await, Whose::Nobody);
+        }
     }
 
     proptest::proptest! {
@@ -155,7 +187,7 @@ mod tests {
             let mut record = vec![22, 3, 1];
             record.extend((said.len() as u16).to_be_bytes());
             record.extend(&said);
-            proptest::prop_assert_eq!(judged(&record), Some(false));
+            proptest::prop_assert_eq!(judged(&record), Some(Whose::Service));
             let _ = judged(&said);
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl FrontDoor {
         let listen = listener.local_addr()?;
         let session = &setup.config.session;
         let identity = state.identity()?;
-        let (answering, listeners) = answer(&ports, &identity.public(), (links, &own));
+        let (answering, listeners) = answer(&ports, &fronted, &identity.public(), (links, &own));
         let gateway = GatewayConfig {
             identity,
             session: session.for_session(MAX_STREAMS),
@@ -125,11 +125,15 @@ impl FrontDoor {
 /// be. Returns the listeners for connections that want a bond, too.
 fn answer(
     ports: &[u16],
+    fronted: &Fronted,
     key: &PublicKey,
     (links, own): (&watch::Receiver<Arc<Vec<Link>>>, &OwnAddresses),
 ) -> (Option<Answering>, Vec<std::net::TcpListener>) {
-    let answering = Answering::start(ports.iter().copied().collect(), key, links.clone(), own);
-    match answering {
+    // A service takes clients of another family itself, whom it can't be shown by this.
+    let families = LOOPBACK.into_iter().filter(|it| fronted.works_for(*it));
+    let families: Vec<IpAddr> = families.collect();
+    let ports = ports.iter().copied().collect();
+    match Answering::start(ports, key, (links.clone(), own), &families) {
         Ok((answering, listeners)) => (Some(answering), listeners),
         Err(error) => {
             tracing::warn!(
@@ -235,7 +239,7 @@ impl Limits {
         let descriptors = descriptors.and_then(|most| usize::try_from(most).ok());
         let descriptors = descriptors.unwrap_or(usize::MAX);
         let sessions = (descriptors / 4 / CHANNELS).clamp(1, MAX_SESSIONS);
-        let streams = (descriptors / 4).clamp(1, MAX_ALL_STREAMS);
+        let streams = (descriptors / 4 / STREAM_DESCRIPTORS).clamp(1, MAX_ALL_STREAMS);
         let defaults = AcceptLimits::default();
         Self {
             accept: AcceptLimits {
@@ -265,6 +269,8 @@ const SESSIONS_PER_SOURCE: usize = 16;
 const SESSIONS_PER_NETWORK: usize = 64;
 /// That a session may have: each is a descriptor.
 const CHANNELS: usize = 64;
+/// Most that a stream takes: one that came on the service's own port has the client's socket, too.
+const STREAM_DESCRIPTORS: usize = 2;
 const MAX_HALF_OPEN: usize = 128;
 const HALF_OPEN_PER_SOURCE: usize = 16;
 /// Streams of one session, and of one address.
@@ -277,6 +283,11 @@ const CONNECT_BURST: u32 = 500;
 /// Longer than clients keep a session that they do not use.
 const IDLE_AFTER: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// One for each family.
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
 
 #[cfg(test)]
 mod tests {
@@ -297,7 +308,7 @@ mod tests {
         for descriptors in [1024, 4096, 65_536, 1 << 20] {
             let limits = Limits::within(Some(descriptors), &config);
             let sessions = limits.accept.sessions * CHANNELS;
-            let all = sessions + limits.streams.all_streams;
+            let all = sessions + limits.streams.all_streams * STREAM_DESCRIPTORS;
             assert!(all as u64 <= descriptors / 2, "{descriptors}: {all}");
             assert!(limits.accept.sessions_per_source < limits.accept.sessions);
             let streams = limits.streams;

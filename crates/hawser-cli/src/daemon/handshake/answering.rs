@@ -1,7 +1,7 @@
 //! The server's end: SYN-ACKs of fronted ports say that they can be reached over all links.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hawser_capture::{Bonds, CaptureError, Discovery, FrontedPort, mount_point};
@@ -25,16 +25,16 @@ pub(crate) struct AnswerCounts(Weak<Mutex<Discovery>>);
 impl Answering {
     /// Begins, for services at these `ports`; clients will meet `key`. Listeners that can't be
     /// reached any more are named in the log. Returns the listeners for connections that want a
-    /// bond, too, which come to the services' ports and to addresses of `own`; none where there
-    /// can't be any.
+    /// bond, too, which come to the services' ports and to addresses of `own`, each at one of these
+    /// loopback addresses for its family; none where there can't be any.
     pub(crate) fn start(
         ports: BTreeSet<u16>,
         key: &PublicKey,
-        links: watch::Receiver<Arc<Vec<Link>>>,
-        own: &OwnAddresses,
+        (links, own): (watch::Receiver<Arc<Vec<Link>>>, &OwnAddresses),
+        families: &[IpAddr],
     ) -> Result<(Self, Vec<TcpListener>), CaptureError> {
         let mut discovery = Discovery::start(&mount_point()?)?;
-        let listeners = diverting::listen(&mut discovery).unwrap_or_else(|error| {
+        let listeners = diverting::listen(&mut discovery, families).unwrap_or_else(|error| {
             tracing::warn!(%error, "connections have no bond from their beginning");
             Vec::new()
         });

@@ -7,14 +7,21 @@ use hawser_capture::{CaptureError, Discovery};
 use hawser_net::links::Link;
 use hawser_types::LinkIndex;
 
-/// The interfaces on which that is done, or was tried.
+/// The interfaces on which that is done.
 #[derive(Debug, Default)]
-pub(super) struct Interfaces(BTreeMap<LinkIndex, String>);
+pub(super) struct Interfaces {
+    diverting: BTreeMap<LinkIndex, String>,
+    /// Those on which it failed. It is tried again at the next change.
+    failed: BTreeMap<LinkIndex, String>,
+}
 
-/// Begins to listen for such connections. None where nobody may have them: services' ports take no
-/// cookies that Hawser's listener has sent, so where the kernel always sends cookies such
-/// connections would be lost.
-pub(super) fn listen(discovery: &mut Discovery) -> Result<Vec<TcpListener>, CaptureError> {
+/// Begins to listen for such connections at these loopback addresses, one for each family. None
+/// where nobody may have them: services' ports take no cookies that Hawser's listener has sent, so
+/// where the kernel always sends cookies such connections would be lost.
+pub(super) fn listen(
+    discovery: &mut Discovery,
+    families: &[IpAddr],
+) -> Result<Vec<TcpListener>, CaptureError> {
     let always_cookies = std::fs::read_to_string(SYN_COOKIES).is_ok_and(|it| it.trim() == "2");
     if always_cookies {
         tracing::info!(
@@ -23,7 +30,7 @@ pub(super) fn listen(discovery: &mut Discovery) -> Result<Vec<TcpListener>, Capt
         );
         return Ok(Vec::new());
     }
-    discovery.listen()
+    discovery.listen(families)
 }
 
 impl Interfaces {
@@ -32,7 +39,9 @@ impl Interfaces {
         let leads = |link: &&Link| !link.loopback && !link.addresses.is_empty();
         let name = |link: &Link| (link.index, link.name.clone());
         let wanted: BTreeMap<LinkIndex, String> = links.iter().filter(leads).map(name).collect();
-        self.0.retain(|index, name| {
+        self.failed
+            .retain(|index, name| wanted.get(index) == Some(name));
+        self.diverting.retain(|index, name| {
             let stays = wanted.get(index) == Some(name);
             if !stays && let Err(error) = discovery.stop_diverting_on(name) {
                 tracing::debug!(%error, %name, "the interface is gone");
@@ -40,30 +49,66 @@ impl Interfaces {
             stays
         });
         for (index, name) in wanted {
-            if self.0.contains_key(&index) {
+            if self.diverting.contains_key(&index) {
                 continue;
             }
-            if let Err(error) = discovery.divert_on(&name) {
+            let Err(error) = discovery.divert_on(&name) else {
+                self.failed.remove(&index);
+                self.diverting.insert(index, name);
+                continue;
+            };
+            if !self.failed.contains_key(&index) {
                 tracing::warn!(
                     %error,
                     %name,
                     "connections that come by this interface have no bond from their beginning"
                 );
+                self.failed.insert(index, name);
             }
-            self.0.insert(index, name);
         }
     }
 }
 
-/// Has the program know which addresses are this host's.
+/// Has the program know which addresses are this host's. Link-local ones are left to the services:
+/// who comes to them has such an address, too, and gets nothing of a service by Hawser.
 pub(super) fn set_own<'a>(
     discovery: &mut Discovery,
     addresses: impl IntoIterator<Item = &'a IpAddr>,
 ) {
-    let elsewhere = addresses.into_iter().filter(|it| !it.is_loopback());
-    if let Err(error) = discovery.set_own_addresses(elsewhere.copied()) {
+    let diverted = addresses.into_iter().filter(|it| may_be_diverted(**it));
+    if let Err(error) = discovery.set_own_addresses(diverted.copied()) {
         tracing::debug!(%error, "connections to new addresses have no bond from their beginning");
     }
 }
 
+/// Whether connections to this address of the host may be given to Hawser.
+fn may_be_diverted(own: IpAddr) -> bool {
+    let is_link_local = match own.to_canonical() {
+        IpAddr::V4(own) => own.is_link_local(),
+        IpAddr::V6(own) => own.is_unicast_link_local(),
+    };
+    !is_link_local && !own.is_loopback()
+}
+
 const SYN_COOKIES: &str = "/proc/sys/net/ipv4/tcp_syncookies";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_to_addresses_of_the_link_alone_stay_the_services() {
+        for (own, may_be) in [
+            ("192.0.2.1", true),
+            ("10.0.0.1", true),
+            ("2001:db8::1", true),
+            ("fd00::1", true),
+            ("169.254.3.4", false),
+            ("fe80::1", false),
+            ("127.0.0.1", false),
+            ("::1", false),
+        ] {
+            assert_eq!(may_be_diverted(own.parse().unwrap()), may_be, "{own}");
+        }
+    }
+}
