@@ -5,6 +5,7 @@ mod client;
 mod config;
 mod datagrams;
 mod fronted;
+mod late;
 mod lookups;
 mod meeting;
 mod policy;

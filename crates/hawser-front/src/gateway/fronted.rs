@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::client::{ClientId, ClientLimits, Clients, Permit};
+use super::late::Late;
 use super::proxy_header;
 use super::serve::serve_by;
 use super::stats::GatewayCounters;
@@ -109,8 +110,9 @@ impl Fronted {
         })
     }
 
-    /// Carries a connection to a fronted port to its service, as it is, to its end. The service
-    /// sees the same client as it would without this.
+    /// Carries a connection to a fronted port to its service, as it is, to its end; unless it
+    /// begins with the greeting of a session after all, too late. The service sees the same client
+    /// as it would without this.
     pub async fn pass_on(&self, mut stream: TcpStream) {
         let Some(ends) = ends_of(&stream) else {
             return;
@@ -123,7 +125,7 @@ impl Fronted {
         match self.connect_to(ends, ends.local.port()).await {
             Ok((service, _permit)) => {
                 relay(
-                    stream.into(),
+                    Late::new(stream).into(),
                     service.into(),
                     &self.relay,
                     &self.counters.bytes,

@@ -1,6 +1,7 @@
 //! Connections that want a bond are given to Hawser on the ports of services.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, TcpListener};
 
 use hawser_capture::{CaptureError, Discovery};
@@ -57,13 +58,13 @@ impl Interfaces {
                 self.diverting.insert(index, name);
                 continue;
             };
-            if !self.failed.contains_key(&index) {
+            if let Entry::Vacant(news) = self.failed.entry(index) {
                 tracing::warn!(
                     %error,
                     %name,
                     "connections that come by this interface have no bond from their beginning"
                 );
-                self.failed.insert(index, name);
+                news.insert(name);
             }
         }
     }
