@@ -1,7 +1,7 @@
 //! Keys of servers that this host has met without enrolling, and its own keys towards them.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ring::hmac;
@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
 use super::json_file::JsonFile;
+use crate::gateway::network_of;
 use crate::identity::{Identity, PublicKey};
 use crate::unix_time::UnixTime;
 
@@ -98,7 +99,8 @@ impl PinStore {
 
     /// Pins a key until `until`, which is at most [`LONGEST_PIN`] after `now`. Where another key is
     /// pinned for that address and port, that one stays and is returned. Pins that have ended are
-    /// forgotten; of too many, those that end first. A new pin is not confirmed.
+    /// forgotten; of too many, in all or of one address or network, first those that are not
+    /// confirmed, and of these the ones that end first. A new pin is not confirmed.
     ///
     /// # Errors
     /// That the file cannot be changed.
@@ -193,11 +195,7 @@ impl PinStore {
                 }
                 return Ok(known.pin());
             }
-            if state.servers.len() >= MAX_PINS {
-                let first = state.servers.iter().enumerate();
-                let first = first.min_by_key(|(_, it)| it.until).map(|(at, _)| at);
-                first.map(|at| state.servers.remove(at));
-            }
+            state.make_room(at.ip());
             let server = Server {
                 at,
                 key,
@@ -244,6 +242,29 @@ impl State {
         let mut servers = self.servers.iter();
         servers.find(|it| it.at == at && it.is_valid(now))
     }
+
+    /// Makes room for one more pin of an address. Where that address or its network has its part,
+    /// one of its own gives way, so that no server displaces the others'.
+    fn make_room(&mut self, ip: IpAddr) {
+        let network = network_of(ip);
+        self.limit(MAX_OF_ADDRESS, |it| it.at.ip() == ip);
+        self.limit(MAX_OF_NETWORK, |it| network_of(it.at.ip()) == network);
+        self.limit(MAX_PINS, |_| true);
+    }
+
+    /// Forgets one of such pins, if there are `most` of them.
+    fn limit(&mut self, most: usize, is_such: impl Fn(&Server) -> bool) {
+        let such = self
+            .servers
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| is_such(it));
+        if such.clone().count() >= most {
+            let first = such.min_by_key(|(_, it)| (it.confirmed, it.until));
+            let first = first.map(|(place, _)| place);
+            first.map(|place| self.servers.remove(place));
+        }
+    }
 }
 
 impl Server {
@@ -280,6 +301,9 @@ fn random() -> Result<u64, StoreError> {
 /// Longest time for which a server may have its key pinned.
 pub const LONGEST_PIN: Duration = Duration::from_secs(30 * 86_400);
 const MAX_PINS: usize = 1000;
+/// Of one address, and of one network ([`network_of`]).
+const MAX_OF_ADDRESS: usize = 32;
+const MAX_OF_NETWORK: usize = 128;
 const WORTH_A_WRITE: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -390,27 +414,56 @@ mod tests {
     fn pins_without_end_take_no_more_room_and_the_longest_stay() {
         let folder = tempfile::tempdir().unwrap();
         let pins = store(&folder);
-        let full = State {
-            servers: (0..MAX_PINS as u16)
-                .map(|port| Server {
-                    at: at(port),
-                    key: key(1),
-                    until: day(1) + Duration::from_secs(port.into()),
-                    number: 0,
-                    confirmed: false,
-                })
-                .collect(),
-            ..State::default()
+        let elsewhere = |n: u16| SocketAddr::from(([198, 18, n as u8, (n >> 8) as u8], 443));
+        fill(&pins, (0..MAX_PINS as u16).map(|n| (elsewhere(n), n == 0)));
+        pins.keep(at(443), key(1), (day(2), NOW)).unwrap();
+        assert_eq!(pins.file.read(|state| state.servers.len()), MAX_PINS);
+        let is_there = |at| pins.pin(at, NOW).is_some();
+        assert!(is_there(at(443)) && is_there(elsewhere(2)));
+        // The first to end is confirmed.
+        assert!(is_there(elsewhere(0)) && !is_there(elsewhere(1)));
+    }
+
+    #[test]
+    fn pins_of_one_address_and_of_one_network_displace_each_other_and_nobody_elses() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        let other = "203.0.113.1:443".parse().unwrap();
+        let of_network = |n: u16| SocketAddr::from(([192, 0, 2, n as u8], 443));
+        fill(
+            &pins,
+            std::iter::once((other, false)).chain((1..=32).map(|n| (at(n), n == 1))),
+        );
+        pins.keep(at(5000), key(1), (day(2), NOW)).unwrap();
+        let is_there = |at| pins.pin(at, NOW).is_some();
+        assert!(is_there(at(5000)) && is_there(other));
+        assert!(is_there(at(1)) && !is_there(at(2)));
+        assert_eq!(pins.file.read(|state| state.servers.len()), 33);
+
+        fill(
+            &pins,
+            std::iter::once((other, false)).chain((1..=128).map(|n| (of_network(n), true))),
+        );
+        pins.keep(of_network(200), key(1), (day(2), NOW)).unwrap();
+        assert!(is_there(of_network(200)) && is_there(other) && !is_there(of_network(1)));
+        assert_eq!(pins.file.read(|state| state.servers.len()), 129);
+    }
+
+    /// Pins servers, confirmed or not, in the order in which the pins end.
+    fn fill(pins: &PinStore, servers: impl Iterator<Item = (SocketAddr, bool)>) {
+        let server = |(place, (at, confirmed))| Server {
+            at,
+            key: key(1),
+            until: day(1) + Duration::from_secs(place),
+            number: 0,
+            confirmed,
         };
+        let servers = (0..).zip(servers).map(server).collect();
         let done = pins.file.update(|state| {
-            *state = full.clone();
+            state.servers = servers;
             Ok::<_, StoreError>(())
         });
         done.unwrap();
-        pins.keep(at(5000), key(1), (day(2), NOW)).unwrap();
-        assert_eq!(pins.file.read(|state| state.servers.len()), MAX_PINS);
-        assert_eq!(pins.pin(at(0), NOW), None);
-        assert!(pins.pin(at(5000), NOW).is_some() && pins.pin(at(1), NOW).is_some());
     }
 
     #[test]
