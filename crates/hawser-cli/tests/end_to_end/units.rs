@@ -62,6 +62,35 @@ fn units_start_what_there_is() {
     }
 }
 
+#[test]
+fn drop_ins_that_give_the_right_to_load_programs_allow_the_system_call() {
+    let place = Place::new();
+    let folder = units(&place, Which::WithDropIns);
+    let mut found = 0;
+    for name in DROP_INS {
+        for file in std::fs::read_dir(folder.join(name)).unwrap() {
+            let file = file.unwrap().path();
+            let text = std::fs::read_to_string(&file).unwrap();
+            let set = |key: &str, word: &str| {
+                let values = text.lines().filter_map(|line| line.strip_prefix(key));
+                values.flat_map(|it| it.split(' ')).any(|it| it == word)
+            };
+            let may_load = set("AmbientCapabilities=", "CAP_BPF");
+            assert_eq!(
+                may_load,
+                set("SystemCallFilter=", "bpf"),
+                "{}",
+                file.display()
+            );
+            found += usize::from(may_load);
+        }
+    }
+    assert!(
+        found >= 2,
+        "those for captured programs and for fronted ports"
+    );
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
     Alone,
