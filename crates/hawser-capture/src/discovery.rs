@@ -18,6 +18,7 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{CgroupAttachMode, SockOps};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use hawser_types::LinkIndex;
+use hawser_wire::KeyHint;
 
 use crate::CaptureError;
 use crate::attach::{check_kernel, open_group, with_log_if_refused};
@@ -122,8 +123,17 @@ impl Discovery {
 
     /// Sets the number of this host's interfaces, 1 to 99, as SYNs tell it.
     pub fn set_interfaces(&mut self, interfaces: u8) -> Result<(), CaptureError> {
-        self.row.question = options::questions(interfaces)?;
-        Ok(self.tables.announcing.set(0, self.row, 0)?)
+        let question = options::questions(interfaces)?;
+        if self.row.question == question {
+            return Ok(());
+        }
+        let row = AnnouncingRow {
+            question,
+            ..self.row
+        };
+        self.tables.announcing.set(0, row, 0)?;
+        self.row = row;
+        Ok(())
     }
 
     /// Sets what SYNs to all destinations say, but for loopback and for those of
@@ -164,7 +174,7 @@ impl Discovery {
         self.asking.clone()
     }
 
-    /// Sends no option where [`Middleboxes`] says so.
+    /// Sends no option where [`Middleboxes`] says so, or sends it again.
     pub fn avoid(&mut self, avoidance: &Avoidance) -> Result<(), CaptureError> {
         let key = AvoidedKey {
             remote: avoidance.to.map_or([0; 16], tables::mapped),
@@ -203,6 +213,22 @@ impl Discovery {
     /// 6.12; elsewhere their services have to be started again.
     pub fn reach_listeners(&self) -> Result<(), CaptureError> {
         listeners::switch_on(self.tables.fronted_table.as_fd())
+    }
+
+    /// Tries that on a listener of this process, which is fronted in place of all others: where no
+    /// listener is to be changed, every kernel seems able to.
+    pub fn try_to_reach_a_listener(&mut self) -> Result<(), CaptureError> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let listener = listener.map_err(CaptureError::system("a listener"))?;
+        let own = listener.local_addr();
+        let own = own.map_err(CaptureError::system("a listener's address"))?;
+        self.set_fronted(&[FrontedPort {
+            port: own.port(),
+            interfaces: 1,
+            key_hint: KeyHint([0; 8]),
+            bonds: Bonds::Refused,
+        }])?;
+        self.reach_listeners()
     }
 
     /// Begins to listen for connections that are diverted, with a listener at each of these

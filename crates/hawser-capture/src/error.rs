@@ -49,6 +49,9 @@ pub enum CaptureError {
          CONFIG_DEBUG_INFO_BTF): {0}"
     )]
     NoIterator(String),
+    /// The programs share their control group with others, which were not to be announced.
+    #[error("the program has no control group of its own")]
+    NoOwnGroup,
     /// A TCP option cannot say this.
     #[error(transparent)]
     Option(#[from] SynOptionError),

@@ -105,6 +105,11 @@ impl Event {
 }
 
 impl Connection {
+    /// Tells whether rules name the links that it may take.
+    pub fn has_named_links(&self) -> bool {
+        self.places.is_some()
+    }
+
     pub(crate) fn new(cookie: u64, flow: &FlowRow) -> Self {
         Self {
             cookie,

@@ -42,8 +42,11 @@ pub enum Outcome {
     /// The SYN-ACK has an option that cannot be read.
     Unreadable(SynOptionError),
     /// Nothing came in time, and the SYN went again, without the option. It may have been lost, or
-    /// dropped for the option. If the first SYN is answered after all, that follows.
+    /// dropped for the option, or nobody is there. What answers either SYN follows.
     Repeated,
+    /// The SYN with the option went unanswered, and a later one without it was answered: the first
+    /// was dropped for its option, or lost.
+    AnsweredWithout,
 }
 
 impl Discoveries {
@@ -79,20 +82,20 @@ impl Learnt {
         Self::new(&tables::read(bytes)?)
     }
 
-    /// Returns what a row says; `None` if it says nothing new.
+    /// Returns what a row says; `None` if no program writes such a row.
     pub(super) fn new(row: &LearntRow) -> Option<Self> {
         let attempt = &row.attempt;
         let syn = SynOption::find(&attempt.question).ok()??;
         let options = row.options.get(..row.length as usize)?;
         let outcome = match row.kind {
             tables::LEARNT_REPEATED => Outcome::Repeated,
-            tables::LEARNT_ANSWERED => Outcome::of(&syn, options),
+            tables::LEARNT_ANSWERED => match Outcome::of(&syn, options) {
+                // This SYN-ACK answers the second SYN, which asked nothing.
+                Outcome::Plain if attempt.repeated != 0 => Outcome::AnsweredWithout,
+                outcome => outcome,
+            },
             _ => return None,
         };
-        // This SYN-ACK answers the second SYN, which asked nothing.
-        if outcome == Outcome::Plain && attempt.repeated != 0 {
-            return None;
-        }
         Some(Self {
             cookie: row.cookie,
             to: SocketAddr::new(tables::unmapped(attempt.remote), attempt.port),
@@ -153,9 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_a_second_syn_says_nothing_unless_it_answers_the_first() {
+    fn what_answers_a_second_syn_says_nothing_of_the_server_unless_it_answers_the_first() {
         assert_eq!(outcome(1, 1, b""), Some(Outcome::Repeated));
-        assert_eq!(outcome(0, 1, b"\x02\x04\x05\xb4"), None);
+        let second = outcome(0, 1, b"\x02\x04\x05\xb4");
+        assert_eq!(second, Some(Outcome::AnsweredWithout));
         let late = outcome(0, 1, b"\xfe\x08035288");
         assert!(matches!(late, Some(Outcome::Answered(_))), "{late:?}");
     }

@@ -14,21 +14,32 @@ use crate::CaptureError;
 use crate::sys::{self, Instruction};
 
 /// Switches on the callbacks of the listeners in the caller's network namespace whose ports are
-/// keys of the table `fronted`. Needs Linux 6.12 with type information.
+/// keys of the table `fronted`. Needs Linux 6.12 with type information; before that the kernel runs
+/// the program and refuses the change, which is an error here, too.
 pub(super) fn switch_on(fronted: BorrowedFd<'_>) -> Result<(), CaptureError> {
+    switch(fronted, WRITE_HDR_OPT)
+}
+
+fn switch(fronted: BorrowedFd<'_>, callback: i32) -> Result<(), CaptureError> {
     let types = Btf::from_sys_fs().map_err(|error| CaptureError::NoIterator(error.to_string()))?;
     let function = types
         .id_by_type_name_kind("bpf_iter_tcp", BtfKind::Func)
         .map_err(|error| CaptureError::NoIterator(error.to_string()))?;
-    sys::for_each_tcp_socket(&program(fronted.as_raw_fd()), function).map_err(|error| {
+    let program = program(fronted.as_raw_fd(), callback);
+    sys::for_each_tcp_socket(&program, function).map_err(|error| {
         match error.kind() {
             io::ErrorKind::PermissionDenied => CaptureError::NotPermitted(error),
+            // The program's own answer.
+            io::ErrorKind::WouldBlock => {
+                CaptureError::NoIterator("it refuses to change a listener's callbacks".to_owned())
+            }
             _ => CaptureError::NoIterator(error.to_string()),
         }
     })
 }
 
-/// The program, with the table's descriptor.
+/// The program, with the table's descriptor and the callback to switch on. Where it returns 1, the
+/// kernel ends the iteration, and whoever reads the iterator gets EAGAIN.
 ///
 /// ```c
 /// struct sock_common *sk = ctx->sk_common;
@@ -37,15 +48,18 @@ pub(super) fn switch_on(fronted: BorrowedFd<'_>) -> Result<(), CaptureError> {
 /// if (!sk || sk->skc_state != TCP_LISTEN)
 ///         return 0;
 /// port = sk->skc_num;
-/// if (bpf_map_lookup_elem(&FRONTED, &port) &&
-///     !bpf_getsockopt(sk, IPPROTO_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags))) {
-///         flags |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
-///         bpf_setsockopt(sk, IPPROTO_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
-/// }
+/// if (!bpf_map_lookup_elem(&FRONTED, &port))
+///         return 0;
+/// if (bpf_getsockopt(sk, IPPROTO_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+///         return 1;
+/// flags |= callback;
+/// if (bpf_setsockopt(sk, IPPROTO_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+///         return 1;
 /// return 0;
 /// ```
-fn program(fronted: i32) -> [Instruction; LENGTH] {
-    let end = |from: i16| LENGTH as i16 - 3 - from;
+fn program(fronted: i32, callback: i32) -> [Instruction; LENGTH] {
+    let end = |from: i16| LENGTH as i16 - 5 - from;
+    let failed = |from: i16| LENGTH as i16 - 3 - from;
     [
         Instruction(LOAD_8, 0x16, SK_COMMON, 0), // r6 = ctx->sk_common
         Instruction(IF_ZERO, 0x06, end(1), 0),   // if (!r6) goto end
@@ -67,9 +81,9 @@ fn program(fronted: i32) -> [Instruction; LENGTH] {
         Instruction(ADD, 0x04, 0, FLAGS as i32),
         Instruction(SET, 0x05, 0, 4),
         Instruction(CALL, 0, 0, GETSOCKOPT),
-        Instruction(IF_NOT, 0x00, end(20), 0), // if (r0) goto end
-        Instruction(LOAD_4, 0xa1, FLAGS, 0),   // r1 = flags
-        Instruction(OR, 0x01, 0, WRITE_HDR_OPT),
+        Instruction(IF_NOT, 0x00, failed(20), 0), // if (r0) goto failed
+        Instruction(LOAD_4, 0xa1, FLAGS, 0),      // r1 = flags
+        Instruction(OR, 0x01, 0, callback),
         Instruction(STORE_4, 0x1a, FLAGS, 0), // flags = r1
         Instruction(MOVE, 0x61, 0, 0),        // r1 = r6
         Instruction(SET, 0x02, 0, libc::IPPROTO_TCP),
@@ -78,12 +92,15 @@ fn program(fronted: i32) -> [Instruction; LENGTH] {
         Instruction(ADD, 0x04, 0, FLAGS as i32),
         Instruction(SET, 0x05, 0, 4),
         Instruction(CALL, 0, 0, SETSOCKOPT),
-        Instruction(SET, 0x00, 0, 0), // end: r0 = 0
+        Instruction(IF_NOT, 0x00, failed(31), 0), // if (r0) goto failed
+        Instruction(SET, 0x00, 0, 0),             // end: r0 = 0
+        Instruction(EXIT, 0, 0, 0),
+        Instruction(SET, 0x00, 0, 1), // failed: r0 = 1
         Instruction(EXIT, 0, 0, 0),
     ]
 }
 
-const LENGTH: usize = 33;
+const LENGTH: usize = 36;
 
 /// Codes of instructions, those on whole registers.
 ///
@@ -122,3 +139,57 @@ const STATE: i16 = 18;
 /// Places on the stack.
 const PORT: i16 = -4;
 const FLAGS: i16 = -8;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::AsFd as _;
+
+    use hawser_wire::KeyHint;
+
+    use super::*;
+    use crate::discovery::{Bonds, FrontedPort};
+    use crate::{Discovery, RunGroup};
+
+    /// Programs that front a listener which is older than they are; `None` where the machine
+    /// forbids them, which is reported.
+    fn fronting(test: &str) -> Option<(Discovery, RunGroup, TcpListener)> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = FrontedPort {
+            port: listener.local_addr().unwrap().port(),
+            interfaces: 1,
+            key_hint: KeyHint(*b"key-hint"),
+            bonds: Bonds::Refused,
+        };
+        let started = RunGroup::create().and_then(|group| {
+            let mut discovery = Discovery::start(group.path())?;
+            discovery.set_fronted(&[port])?;
+            switch_on(discovery.tables.fronted_table.as_fd())?;
+            Ok((discovery, group))
+        });
+        match started {
+            Ok((discovery, group)) => Some((discovery, group, listener)),
+            Err(error) => {
+                hawser_skip::skip(test, &error.to_string());
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_the_change_is_an_error_where_there_is_a_listener() {
+        let test = "a_kernel_that_refuses_the_change_is_an_error_where_there_is_a_listener";
+        let Some((discovery, _group, _listener)) = fronting(test) else {
+            return;
+        };
+        let table = discovery.tables.fronted_table.as_fd();
+        let error = switch(table, NO_CALLBACK).unwrap_err().to_string();
+        assert!(
+            error.ends_with("refuses to change a listener's callbacks"),
+            "{error}"
+        );
+    }
+
+    /// No kernel knows it.
+    const NO_CALLBACK: i32 = 1 << 30;
+}

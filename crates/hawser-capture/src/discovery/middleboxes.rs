@@ -3,6 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use hawser_types::{Instant, LinkIndex};
+use ipnet::IpNet;
 
 use super::{Learnt, Outcome};
 
@@ -10,17 +11,20 @@ use super::{Learnt, Outcome};
 /// it back. It is remembered by link and destination, for ten minutes first, and for twice as long
 /// each further time, up to a day.
 ///
-/// A SYN that had to be repeated may as well have been lost. That costs no more than the option for
-/// a time, so it counts. After three destinations in a row on a link, without one that answered a
-/// SYN with the option, the link is at fault, and no destination is asked over it.
+/// A SYN that had to be repeated counts once the one without the option was answered: a destination
+/// that answers neither is not there. The first may as well have been lost, which costs no more
+/// than the option for a time. After destinations of three networks (IPv4 /24, IPv6 /48) in a row
+/// on a link, without one that answered a SYN with the option, the link is at fault, and no
+/// destination is asked over it until such an answer or the end of that time.
 ///
 /// An answer without the option is no fault, unless the destination has shown over another link
 /// that it can bond.
 #[derive(Debug, Default)]
 pub struct Middleboxes {
     faults: BTreeMap<Place, Fault>,
-    /// Destinations that had to be asked again, since the link has last let an option through.
-    in_a_row: BTreeMap<Option<LinkIndex>, BTreeSet<IpAddr>>,
+    /// Networks of destinations that answered without the option alone, since the link has last
+    /// let an option through.
+    in_a_row: BTreeMap<Option<LinkIndex>, BTreeSet<IpNet>>,
     /// Destinations that can bond, with the time of their last answer.
     bonding: BTreeMap<SocketAddr, Instant>,
 }
@@ -32,7 +36,7 @@ pub struct Avoidance {
     pub link: Option<LinkIndex>,
     /// The destination; `None` for all.
     pub to: Option<IpAddr>,
-    /// How long.
+    /// How long; zero where it is to be avoided no more.
     pub span: Duration,
 }
 
@@ -54,7 +58,7 @@ impl Middleboxes {
     }
 
     /// Tells whether handshakes over these links say nothing of a destination: something on the way
-    /// alters the option, or all of them are at fault. A SYN to it that was repeated may have been
+    /// alters the option, or all of them are at fault. A single SYN that was repeated may have been
     /// lost, and does not count.
     pub fn is_silent(
         &self,
@@ -83,25 +87,23 @@ impl Middleboxes {
         lasting.map(avoidance).collect()
     }
 
-    /// Takes what a handshake has shown; returns what is to be avoided from now on.
+    /// Takes what a handshake has shown; returns what is to be avoided from now on, or no more.
     pub fn handle_learnt(&mut self, now: Instant, learnt: &Learnt) -> Vec<Avoidance> {
         let place = (learnt.link, Some(learnt.to.ip()));
         match learnt.outcome {
             Outcome::Answered(_) => {
                 self.bonding.insert(learnt.to, now);
                 limit(&mut self.bonding, |at| *at);
-                self.let_through(place);
-                Vec::new()
+                self.let_through(place)
             }
             Outcome::Plain if self.bonding.contains_key(&learnt.to) => {
                 self.on_fault(now, place, true)
             }
-            Outcome::Plain => {
-                self.let_through(place);
-                Vec::new()
-            }
+            Outcome::Plain => self.let_through(place),
             Outcome::Echoed | Outcome::Unreadable(_) => self.on_fault(now, place, true),
-            Outcome::Repeated => self.on_repeated(now, place, learnt.to.ip()),
+            // Whether anybody is there is not known yet.
+            Outcome::Repeated => Vec::new(),
+            Outcome::AnsweredWithout => self.on_answered_without(now, place, learnt.to.ip()),
         }
     }
 
@@ -112,15 +114,24 @@ impl Middleboxes {
         self.in_a_row.remove(&link);
     }
 
-    fn let_through(&mut self, place: Place) {
-        self.faults.remove(&place);
-        self.in_a_row.remove(&place.0);
+    /// The option has come through: neither the destination nor the link is at fault.
+    fn let_through(&mut self, place: Place) -> Vec<Avoidance> {
+        let (link, _) = place;
+        self.in_a_row.remove(&link);
+        let over = [place, (link, None)].into_iter();
+        let over = over.filter(|place| self.faults.remove(place).is_some());
+        let avoidance = |(link, to)| Avoidance {
+            link,
+            to,
+            span: Duration::ZERO,
+        };
+        over.map(avoidance).collect()
     }
 
-    fn on_repeated(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
+    fn on_answered_without(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
         let mut found = self.on_fault(now, place, false);
         let in_a_row = self.in_a_row.entry(place.0).or_default();
-        in_a_row.insert(to);
+        in_a_row.insert(network_of(to));
         if in_a_row.len() >= LINK_AT_FAULT {
             in_a_row.clear();
             found.extend(self.on_fault(now, (place.0, None), true));
@@ -148,6 +159,13 @@ impl Middleboxes {
     }
 }
 
+/// The network of an address: who has many addresses has few networks.
+fn network_of(address: IpAddr) -> IpNet {
+    let address = address.to_canonical();
+    let length = if address.is_ipv4() { 24 } else { 48 };
+    IpNet::new_assert(address, length).trunc()
+}
+
 /// Drops the entry with the earliest time from a table that is full.
 fn limit<K: Ord + Copy, V>(table: &mut BTreeMap<K, V>, time: impl Fn(&V) -> Instant) {
     if table.len() > MAX_ENTRIES {
@@ -160,7 +178,7 @@ fn limit<K: Ord + Copy, V>(table: &mut BTreeMap<K, V>, time: impl Fn(&V) -> Inst
 
 const FIRST_SPAN: Duration = Duration::from_secs(10 * 60);
 const MAX_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
-/// Destinations in a row after which their link is at fault.
+/// Networks in a row after which their link is at fault.
 const LINK_AT_FAULT: usize = 3;
 const MAX_ENTRIES: usize = 1024;
 const MAX_LINKS: usize = 64;
@@ -191,15 +209,16 @@ mod tests {
     fn learnt(link: Option<LinkIndex>, host: u8, outcome: Outcome) -> Learnt {
         Learnt {
             cookie: 1,
-            to: SocketAddr::from(([192, 0, 2, host], 443)),
+            to: SocketAddr::new(ip(host), 443),
             link,
             form: OfferForm::Binary,
             outcome,
         }
     }
 
+    /// Each in a network of its own.
     fn ip(host: u8) -> IpAddr {
-        IpAddr::from([192, 0, 2, host])
+        IpAddr::from([198, 18, host, 1])
     }
 
     fn at(minutes: u64) -> Instant {
@@ -207,9 +226,9 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_syn_is_remembered_for_its_link_and_destination_alone() {
+    fn a_syn_that_is_answered_without_the_option_alone_counts_for_its_link_and_destination() {
         let mut boxes = Middleboxes::default();
-        let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Repeated));
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::AnsweredWithout));
         let expected = Avoidance {
             link: WEST,
             to: Some(ip(1)),
@@ -231,42 +250,74 @@ mod tests {
             spans.push(found[0].span.as_secs() / 60);
         }
         assert_eq!(spans, [10, 20, 40, 80, 160, 320, 640, 1280, 1440]);
-        assert!(
-            boxes
-                .handle_learnt(at(0), &learnt(WEST, 1, answered()))
-                .is_empty()
-        );
+        let over = Avoidance {
+            link: WEST,
+            to: Some(ip(1)),
+            span: Duration::ZERO,
+        };
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, answered()));
+        assert_eq!(found, [over]);
         assert!(boxes.may_ask(at(0), WEST, ip(1)));
         let found = boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Echoed));
         assert_eq!(found[0].span, FIRST_SPAN);
     }
 
     #[test]
-    fn three_destinations_in_a_row_make_the_link_at_fault() {
+    fn destinations_of_three_networks_in_a_row_make_the_link_at_fault() {
         let mut boxes = Middleboxes::default();
         for host in [1, 2] {
-            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::Repeated));
+            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
         }
         // One that lets the option through begins the row anew.
         boxes.handle_learnt(at(0), &learnt(WEST, 9, Outcome::Plain));
         for host in [3, 4, 4] {
-            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::Repeated));
+            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
         }
+        let mut neighbour = learnt(WEST, 4, Outcome::AnsweredWithout);
+        neighbour.to.set_ip(IpAddr::from([198, 18, 4, 77]));
+        boxes.handle_learnt(at(0), &neighbour);
         assert!(boxes.may_ask(at(0), WEST, ip(200)));
-        let found = boxes.handle_learnt(at(0), &learnt(WEST, 5, Outcome::Repeated));
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 5, Outcome::AnsweredWithout));
         assert_eq!(found[1].to, None);
         assert!(!boxes.may_ask(at(0), WEST, ip(200)));
         assert!(boxes.may_ask(at(0), EAST, ip(200)));
+        assert!(boxes.is_silent(at(0), WEST, ip(200)));
         boxes.forget_link(WEST);
         assert!(boxes.may_ask(at(0), WEST, ip(5)));
+    }
+
+    #[test]
+    fn an_option_that_comes_through_ends_the_fault_of_its_link() {
+        let mut boxes = Middleboxes::default();
+        for host in [1, 2, 3] {
+            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
+        }
+        assert!(!boxes.may_ask(at(0), WEST, ip(9)));
+        // Of a SYN that left before.
+        let found = boxes.handle_learnt(at(0), &learnt(WEST, 8, Outcome::Plain));
+        let places = found.iter().map(|it| (it.to, it.span));
+        assert!(places.eq([(None, Duration::ZERO)]), "{found:?}");
+        assert!(boxes.may_ask(at(0), WEST, ip(9)) && !boxes.is_silent(at(0), WEST, ip(9)));
+        assert!(!boxes.may_ask(at(0), WEST, ip(1)), "its own fault stays");
+    }
+
+    #[test]
+    fn destinations_that_answer_nothing_change_nothing() {
+        let mut boxes = Middleboxes::default();
+        for host in 0..=255 {
+            let found = boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::Repeated));
+            assert!(found.is_empty());
+            assert!(!boxes.is_silent(at(0), WEST, ip(host)));
+        }
+        assert!(boxes.may_ask(at(0), WEST, ip(1)) && boxes.avoided(at(0)).is_empty());
     }
 
     #[test]
     fn handshakes_are_silent_where_something_alters_them_and_not_after_a_loss() {
         let mut boxes = Middleboxes::default();
         let both = || [WEST, EAST].into_iter().flatten();
-        boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Repeated));
-        boxes.handle_learnt(at(0), &learnt(EAST, 1, Outcome::Repeated));
+        boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::AnsweredWithout));
+        boxes.handle_learnt(at(0), &learnt(EAST, 1, Outcome::AnsweredWithout));
         assert!(!boxes.is_silent(at(0), both(), ip(1)));
         assert!(!boxes.is_silent(at(0), [], ip(1)));
         boxes.handle_learnt(at(0), &learnt(WEST, 1, Outcome::Echoed));
@@ -304,13 +355,13 @@ mod tests {
         ) {
             let mut boxes = Middleboxes::default();
             for (link, to, outcome) in events {
-                let mut it = learnt(Some(LinkIndex::new(link)), 1, Outcome::Repeated);
+                let mut it = learnt(Some(LinkIndex::new(link)), 1, Outcome::Plain);
                 it.to.set_ip(IpAddr::from(to.to_be_bytes()));
                 it.outcome = match outcome {
                     0 => answered(),
                     1 => Outcome::Plain,
                     2 => Outcome::Echoed,
-                    _ => Outcome::Repeated,
+                    _ => Outcome::AnsweredWithout,
                 };
                 for avoidance in boxes.handle_learnt(at(0), &it) {
                     prop_assert!(avoidance.span <= MAX_SPAN);

@@ -32,8 +32,11 @@ fn what_drops_the_option_costs_one_repetition_once() {
         let syns: Vec<_> = segments.iter().filter(|it| it.syn && !it.ack).collect();
         assert_eq!(syns.len(), 2, "it was repeated once");
         assert!(syns[0].option().is_some() && syns[1].option().is_none());
+        let repeated = meeting.next();
+        assert_eq!((repeated.to, repeated.outcome), (to, Outcome::Repeated));
+        assert!(boxes.handle_learnt(Instant::ZERO, &repeated).is_empty());
         let learnt = meeting.next();
-        assert_eq!((learnt.to, learnt.outcome), (to, Outcome::Repeated));
+        assert_eq!((learnt.to, learnt.outcome), (to, Outcome::AnsweredWithout));
         for avoidance in boxes.handle_learnt(Instant::ZERO, &learnt) {
             meeting.client.avoid(&avoidance).unwrap();
         }
@@ -47,6 +50,7 @@ fn what_drops_the_option_costs_one_repetition_once() {
     boxes.forget_link(None);
     assert!(meeting.connect(servers()[0])[0].option().is_some());
     assert_eq!(meeting.next().outcome, Outcome::Repeated);
+    assert_eq!(meeting.next().outcome, Outcome::AnsweredWithout);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind_device(Some(b"west")).unwrap();
     socket.connect(&servers()[0].into()).unwrap();

@@ -110,7 +110,7 @@ fn handshakes(fronted: &[FrontPort]) -> Check {
     let name = "capability in handshakes";
     let group = RunGroup::create();
     match group.and_then(|group| Discovery::start(group.path())) {
-        Ok(discovery) => match discovery.reach_listeners() {
+        Ok(mut discovery) => match discovery.try_to_reach_a_listener() {
             Ok(()) => Check::ok(name, "permitted"),
             Err(error) => Check::warn(name, error.to_string(), start_again(fronted)),
         },

@@ -75,7 +75,7 @@ impl Announcing {
         let silent = Arc::downgrade(&shared);
         let handshakes = Handshakes {
             heard,
-            are_silent: Box::new(move |to| silent.upgrade().is_none_or(|it| it.are_silent(to))),
+            are_silent: Box::new(move |to| silent.upgrade().is_some_and(|it| it.are_silent(to))),
             answers: Box::new(move |socket| asking.learnt_on(socket)),
         };
         let announcing = Self {
@@ -120,12 +120,13 @@ impl Drop for Announcing {
 }
 
 impl Shared {
-    /// Whether handshakes with an address say nothing of Hawser, whether it has it or not.
+    /// Whether something on the way keeps handshakes with an address from saying anything of
+    /// Hawser. Where nothing is heard any more that is not known, and nothing is probed for it.
     fn are_silent(&self, to: IpAddr) -> bool {
         let report = self.director.report();
         let links = report.links.iter().map(|it| it.link.index);
-        self.is_deaf.load(Ordering::Relaxed)
-            || self.middleboxes().is_silent(clock::now(), links, to)
+        !self.is_deaf.load(Ordering::Relaxed)
+            && self.middleboxes().is_silent(clock::now(), links, to)
     }
 
     /// Takes in what a handshake has shown, and returns what it says of the destination, if
@@ -133,16 +134,28 @@ impl Shared {
     fn take_in(&self, learnt: &Learnt) -> Option<Heard> {
         let to_avoid = self.middleboxes().handle_learnt(clock::now(), learnt);
         for avoidance in &to_avoid {
-            tracing::debug!(?avoidance, to = %learnt.to, "TCP option 254 does not get through");
+            // A span of zero: it gets through again.
+            tracing::debug!(?avoidance, to = %learnt.to, "whether TCP option 254 gets through");
             if let Err(error) = self.discovery().avoid(avoidance) {
-                tracing::debug!(%error, "it is sent all the same");
+                tracing::debug!(%error, "the kernel's program does as before");
             }
         }
         match learnt.outcome {
             // Whoever has made the connection knows, and begins a session on it.
             Outcome::Answered(answer) if answer.bond => None,
             Outcome::Answered(_) | Outcome::Plain => Some(learnt.heard()),
-            Outcome::Echoed | Outcome::Unreadable(_) | Outcome::Repeated => None,
+            Outcome::Echoed
+            | Outcome::Unreadable(_)
+            | Outcome::Repeated
+            | Outcome::AnsweredWithout => None,
+        }
+    }
+
+    /// Nothing is heard any more, so that SYNs need say nothing either.
+    fn go_deaf(&self) {
+        self.is_deaf.store(true, Ordering::Relaxed);
+        if let Err(error) = self.discovery().set_everywhere(None) {
+            tracing::debug!(%error, "SYNs say that this host has Hawser all the same");
         }
     }
 
@@ -205,7 +218,7 @@ async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender
                 }
                 Err(error) => {
                     tracing::warn!(%error, "handshakes say nothing of servers any more");
-                    return shared.is_deaf.store(true, Ordering::Relaxed);
+                    return shared.go_deaf();
                 }
             },
             _ = looks.tick() => shared.look_at_links(&mut networks),
