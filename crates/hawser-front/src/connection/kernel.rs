@@ -325,8 +325,8 @@ impl KernelPlaces {
                 if let Some(link) = connection.link {
                     self.note(&connection, link);
                 }
-                if let Some(turned) = self.turned.as_ref().filter(|_| !connection.udp) {
-                    turned.note_placed(connection.remote);
+                if let Some(turned) = &self.turned {
+                    turned.note_placed(&connection);
                 }
                 if let Err(error) = self.capture.learn(&connection) {
                     let program = connection.program;

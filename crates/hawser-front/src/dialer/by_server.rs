@@ -101,7 +101,7 @@ where
             }
             if let Some(servers) = servers {
                 let at = (remote, destination.port).into();
-                servers.look_for(&destination.host, at);
+                servers.look_for(at, destination, origin);
                 if let Some(way) = servers.required(at, destination, origin) {
                     drop(opened);
                     return self.dial_by_server(servers, way, to).await;

@@ -92,8 +92,9 @@ pub trait DialDiscovered<S>: Send + Sync {
         origin: &'a Origin,
     ) -> Option<Discovered<'a, S>>;
 
-    /// A connection to `host` has gone over a link to `at`: has the server there asked for its key.
-    fn look_for(&self, host: &Host, at: SocketAddr);
+    /// A connection to `destination` has gone over a link to `at`: has the server there asked for
+    /// its key, where rules let the connection go over all links.
+    fn look_for(&self, at: SocketAddr, destination: &Destination, origin: &Origin);
 
     /// How a connection that has gone over a link to `at` has to go over a session instead; `None`
     /// where it may stay. Of a name it is not known before where it leads.
@@ -210,12 +211,14 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         })
     }
 
-    fn look_for(&self, host: &Host, at: SocketAddr) {
+    fn look_for(&self, at: SocketAddr, destination: &Destination, origin: &Origin) {
         let shared = &self.shared;
-        if let Host::Name(name) = host {
+        if let Host::Name(name) = &destination.host {
             shared.names.note(name, at.ip());
         }
-        shared.look_for(at);
+        if may_use_all_links(&shared.rules.borrow(), destination, origin) {
+            shared.look_for(at);
+        }
     }
 
     fn required<'a>(
@@ -291,9 +294,9 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
     let at = SocketAddr::new(heard.to.ip().to_canonical(), heard.to.port());
     let pin = shared.pin(at);
     let Some(offer) = heard.offer else {
-        // One that was found by a probe may never have said so.
+        // One that was found by a probe may never have said so, and a session that runs shows more.
         let had_it = shared.lock().has_offered(at);
-        if had_it && pin.is_some() {
+        if had_it && pin.is_some() && shared.pool.running(at).is_none() {
             shared.tell(at, Problem::NotOffered);
         }
         return;

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::DiscoveredServers;
 use super::servers::FoundServer;
 use super::shared::Shared;
-use crate::connection::BondedServers;
+use crate::connection::{BondedServers, Origin};
+use crate::peer::peers::may_use_all_links;
 
 impl DiscoveredServers {
     /// Servers that were found and that sessions are begun with.
@@ -34,8 +35,10 @@ impl BondedServers for DiscoveredServers {
         running.map(|pin| pin.at).collect()
     }
 
-    fn note_placed(&self, at: SocketAddr) {
-        self.shared.look_for(at);
+    fn note_placed(&self, at: SocketAddr, origin: &Origin) {
+        if may_use_all_links(&self.shared.rules.borrow(), &at.into(), origin) {
+            self.shared.look_for_placed(at);
+        }
     }
 }
 

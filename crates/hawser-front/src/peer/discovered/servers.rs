@@ -76,6 +76,18 @@ pub enum Problem {
     Refused(DialError),
 }
 
+impl Problem {
+    /// How much it says of the server; the greater tells more.
+    fn weight(&self) -> u8 {
+        match self {
+            Self::OtherKey { .. } => 3,
+            Self::OtherHint => 2,
+            Self::Refused(_) => 1,
+            Self::NotOffered => 0,
+        }
+    }
+}
+
 impl Servers {
     /// A connection to `at` goes over a link.
     pub(super) fn note_asked(&mut self, at: SocketAddr, now: Instant) {
@@ -153,14 +165,12 @@ impl Servers {
         until.is_none_or(|until| until <= now)
     }
 
-    /// What is amiss with a server now; returns whether that is news. Where another key was proved,
-    /// a handshake that speaks of it is none.
+    /// What is amiss with a server now; returns whether that is news. What says less than what is
+    /// known already is none, so that problems which come by turns are told once.
     pub(super) fn set_problem(&mut self, at: SocketAddr, problem: Option<Problem>) -> bool {
+        let weight = |problem: Option<Problem>| problem.as_ref().map(Problem::weight);
         match self.known.get_mut(&at) {
-            Some(Server {
-                problem: Some(Problem::OtherKey { .. }),
-                ..
-            }) if problem == Some(Problem::OtherHint) => false,
+            Some(server) if problem.is_some() && weight(server.problem) > weight(problem) => false,
             Some(server) => std::mem::replace(&mut server.problem, problem) != problem,
             None if problem.is_none() => false,
             None => {
@@ -231,6 +241,12 @@ mod tests {
         assert!(servers.set_problem(at(1), Some(Problem::OtherHint)));
         assert!(servers.set_problem(at(1), Some(other)));
         assert!(!servers.set_problem(at(1), Some(Problem::OtherHint)));
+        assert!(!servers.set_problem(at(1), Some(Problem::NotOffered)));
+        assert_eq!(servers.problems()[0].problem, other);
+        let refused = Problem::Refused(DialError::RefusedByPolicy);
+        assert!(servers.set_problem(at(2), Some(Problem::NotOffered)));
+        assert!(servers.set_problem(at(2), Some(refused)));
+        assert!(!servers.set_problem(at(2), Some(Problem::NotOffered)));
         servers.set_aside(at(1), ASIDE, now);
         assert!(servers.is_set_aside(at(1), now) && !servers.is_set_aside(at(2), now));
         assert!(!servers.is_set_aside(at(1), now + ASIDE));

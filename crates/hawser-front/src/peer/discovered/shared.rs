@@ -78,11 +78,25 @@ impl Shared {
     /// begun.
     pub(super) fn look_for(self: &Arc<Self>, at: SocketAddr) {
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        self.seek(at, self.may_have_it(at));
+    }
+
+    /// The same for a connection that the kernel has placed. Where handshakes are not heard, a
+    /// probe for each such connection would be one for every destination of the machine.
+    pub(super) fn look_for_placed(self: &Arc<Self>, at: SocketAddr) {
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        self.seek(at, self.is_likely(at));
+    }
+
+    fn seek(self: &Arc<Self>, at: SocketAddr, may_probe: bool) {
         if (self.is_enrolled)(at.ip()) {
             return;
         }
         self.lock().note_asked(at, Instant::now());
-        let key = match self.may_have_it(at) {
+        if self.is_hint_amiss(at) {
+            return;
+        }
+        let key = match may_probe {
             true => self.finder.ask(at.ip()),
             false => self.finder.known(at.ip()),
         };
@@ -94,11 +108,22 @@ impl Shared {
     /// Whether a probe of a server that connections go to is worth it. Where handshakes speak, a
     /// destination that says nothing has no packet more than without Hawser.
     pub(super) fn may_have_it(&self, at: SocketAddr) -> bool {
-        let Some(are_silent) = &self.are_silent else {
-            return true;
-        };
+        self.are_silent.is_none() || self.is_likely(at)
+    }
+
+    /// Whether the server has said or shown that it has Hawser, or can't be heard.
+    pub(super) fn is_likely(&self, at: SocketAddr) -> bool {
         let has_said_so = self.lock().has_offered(at);
-        has_said_so || are_silent(at.ip()) || self.pins.pin(at, UnixTime::now()).is_some()
+        let are_silent = self.are_silent.as_ref();
+        has_said_so || are_silent.is_some_and(|it| it(at.ip())) || self.pin(at).is_some()
+    }
+
+    /// Whether the last handshake has named another key than the pinned one.
+    pub(super) fn is_hint_amiss(&self, at: SocketAddr) -> bool {
+        let hint = self.lock().hint(at);
+        let pin = self.pin(at);
+        pin.zip(hint)
+            .is_some_and(|(pin, hint)| pin.key.hint() != hint)
     }
 
     pub(super) fn start(&self, pin: Pin) -> Option<Arc<Client>> {

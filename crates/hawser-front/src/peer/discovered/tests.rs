@@ -11,6 +11,7 @@ use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
 use hawser_net::store::StateDir;
+use hawser_policy::{Action, Mode, Rule};
 use hawser_wire::{Offer, OfferForm, SynOption};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::connect::connect_tcp;
+use crate::connection::BondedServers as _;
 use crate::incoming::IncomingStream as _;
 use crate::own_ports::at_peer;
 use crate::peer::PeerSettings;
@@ -29,6 +31,7 @@ struct Scene {
     server: Arc<Gateway>,
     servers: DiscoveredServers,
     heard: mpsc::Sender<Heard>,
+    rules: watch::Sender<Arc<RuleSet>>,
     folder: tempfile::TempDir,
     door: SocketAddr,
     /// Nobody answers new sessions there.
@@ -120,6 +123,7 @@ impl Scene {
         let is_closed = Arc::new(AtomicBool::new(false));
         let answer = Arc::<Mutex<Option<SynOption>>>::default();
         let (closed, answers) = (Arc::clone(&is_closed), Arc::clone(&answer));
+        let (rules, followed) = watch::channel(Arc::default());
         let servers = DiscoveredServers::start(DiscoverySettings {
             finder: PeerFinder::of_anyone(connect_tcp, settings),
             pins,
@@ -131,7 +135,7 @@ impl Scene {
                 Some(client(to, pin.key, identity, first))
             }),
             is_enrolled: Box::new(|at| at == ENROLLED),
-            rules: watch::channel(Arc::default()).1,
+            rules: followed,
             require_bonded,
             handshakes: speaking.then(|| Handshakes {
                 heard: hears,
@@ -143,6 +147,7 @@ impl Scene {
             server,
             servers,
             heard,
+            rules,
             folder,
             door,
             is_closed,
@@ -193,7 +198,7 @@ impl Scene {
     /// A connection to the service has gone over a link.
     fn look_for(&self, port: u16) {
         let at = service(port);
-        self.servers.look_for(&Host::Ip(at.ip()), at);
+        self.servers.look_for(at, &at.into(), &Origin::default());
     }
 
     /// Opens a stream to a service, where connections there go over a session.
@@ -337,12 +342,19 @@ async fn a_hint_of_another_key_ends_it_before_anything_is_begun() {
     let scene = Scene::new(Some(server_key()), false).await;
     scene.hear(offer(other)).await;
     until("it is told", || scene.problem() == Some(Problem::OtherHint)).await;
-    assert_eq!(scene.server.counters().connections, 0);
+    // Nor does the connection whose handshake that was have the server asked.
+    scene.look_for(PORT);
+    let shared = &scene.servers.shared;
+    assert!(shared.is_hint_amiss(service(PORT)));
     scene.hear(None).await;
-    until("it is told", || {
-        scene.problem() == Some(Problem::NotOffered)
-    })
-    .await;
+    // Which is told by now, since what is said is taken in by its order.
+    let right = Heard {
+        to: service(22),
+        offer: offer(server_key()),
+    };
+    scene.heard.send(right).await.unwrap();
+    until("it is heard", || shared.lock().has_offered(service(22))).await;
+    assert_eq!(scene.problem(), Some(Problem::OtherHint));
     assert_eq!(scene.server.counters().connections, 0);
     // The hint of a server whose key nobody knows yet has to be that key's, too.
     let scene = Scene::new(None, false).await;
@@ -351,6 +363,57 @@ async fn a_hint_of_another_key_ends_it_before_anything_is_begun() {
     until("it is told", || scene.problem() == Some(Problem::OtherHint)).await;
     assert_eq!(scene.server.counters().sessions, 0);
     assert!(scene.dial(PORT).await.is_none());
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_any_more_is_told_unless_a_session_with_it_runs() {
+    let scene = Scene::new(Some(server_key()), false).await;
+    scene.hear(offer(server_key())).await;
+    scene.hear(None).await;
+    let not_offered = || scene.problem() == Some(Problem::NotOffered);
+    until("it is told", not_offered).await;
+    scene.look_for(PORT);
+    drop(scene.dial_soon(PORT).await.unwrap());
+    until("that is over", || scene.problem().is_none()).await;
+    take_in(
+        &scene.servers.shared,
+        Heard {
+            to: service(PORT),
+            offer: None,
+        },
+    );
+    assert_eq!(scene.problem(), None);
+}
+
+#[tokio::test]
+async fn connections_that_rules_keep_from_some_links_have_no_server_asked() {
+    let scene = Scene::new(Some(server_key()), false).await;
+    let (at, shared, origin) = (service(PORT), &scene.servers.shared, Origin::default());
+    let is_asked = || shared.lock().is_asked(at, Instant::now());
+    let direct = Rule {
+        then: Action {
+            mode: Some(Mode::Direct),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    scene.rules.send_replace(Arc::new(RuleSet::new([direct])));
+    scene.look_for(PORT);
+    scene.servers.note_placed(at, &origin);
+    assert!(!is_asked());
+    scene.rules.send_replace(Arc::default());
+    scene.servers.note_placed(at, &origin);
+    assert!(is_asked());
+}
+
+#[tokio::test]
+async fn where_handshakes_are_not_heard_placed_connections_have_only_known_servers_asked() {
+    for (pinned, is_likely) in [(None, false), (Some(server_key()), true)] {
+        let scene = Scene::with((pinned, false), false).await;
+        let shared = &scene.servers.shared;
+        assert_eq!(shared.is_likely(service(PORT)), is_likely);
+        assert!(shared.may_have_it(service(PORT)));
+    }
 }
 
 #[tokio::test]
@@ -492,7 +555,7 @@ async fn a_host_that_this_one_has_enrolled_with_is_left_alone() {
     let span = (now + Duration::from_secs(60), now);
     servers.shared.pins.confirm(at, server_key(), span).unwrap();
     for at in [at, "[::ffff:127.0.0.2]:443".parse().unwrap()] {
-        servers.look_for(&Host::Ip(at.ip()), at);
+        servers.look_for(at, &at.into(), &origin);
         assert!(servers.dial(&at.into(), &origin).is_none());
         assert!(servers.required(at, &at.into(), &origin).is_none());
     }
