@@ -34,11 +34,13 @@ impl FrontArgs {
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct DiscoveryArgs {
     /// Look for Hawser on servers that this machine has not enrolled with, and reach those over all
-    /// links from the second connection on
+    /// links from the second connection on. Every SYN then says that this machine has Hawser and
+    /// how many links, to each server and to everybody on the way
     #[arg(long)]
     pub(crate) discover: bool,
     /// Refuse connections to a server that was found so and does not prove the same key any more;
-    /// otherwise they go over one link, as to any server
+    /// otherwise they go over one link, as to any server. It does not hold for connections that the
+    /// kernel places for captured programs
     #[arg(long, requires = "discover")]
     pub(crate) require_bonded: bool,
 }

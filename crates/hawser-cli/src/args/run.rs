@@ -44,7 +44,7 @@ pub(crate) struct RunArgs {
     pub(crate) via: Via,
     /// Take all of its packets, and not only its connections: it runs in a network of its own, and
     /// the gateway, which needs `--packet-exit`, passes them on
-    #[arg(long, conflicts_with_all = ["connection_scheduler", "class", "mode", "via"])]
+    #[arg(long, conflicts_with_all = ["connection_scheduler", "class", "mode", "via", "discover"])]
     pub(crate) tun: bool,
     #[command(flatten)]
     discovery: DiscoveryArgs,
@@ -82,6 +82,18 @@ impl RunArgs {
             config.up.links.clone_from(&self.links);
         }
         self.discovery.apply_to(&mut config.up);
+    }
+
+    /// Flags that leave each other nothing to do, in one line.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let is_one_way = self.discovery.discover && self.mode != Mode::Auto;
+        is_one_way.then(|| {
+            format!(
+                "--discover cannot be used with --mode {}: it looks for servers that connections \
+                 could go to over all links",
+                self.mode
+            )
+        })
     }
 
     /// The program's name or path.

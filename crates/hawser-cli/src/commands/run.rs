@@ -5,11 +5,12 @@ mod enclosed;
 mod kernel;
 mod shimmed;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use hawser_capture::own_group;
+use hawser_capture::CaptureError;
 use hawser_config::Config;
 use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::NameStub;
@@ -41,6 +42,9 @@ pub(crate) use child::cannot_run;
 /// its own.
 // long: the parts that a run is made of, each begun once.
 pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCode> {
+    if let Some(reason) = args.contradiction() {
+        return Err(Usage(reason).into());
+    }
     let mut config = setup.config.clone();
     args.apply_to(&mut config);
     setup.state.prepare()?;
@@ -79,7 +83,8 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     };
     let direct = Direct::start(&config, links.clone(), &rules, followed.clone()).await;
     let seeking = (&links, &rules, followed.clone());
-    let discovering = discovering(setup, (&config, args), seeking, direct.director())?;
+    let group = kernel.as_ref().map(Kernel::group);
+    let discovering = discovering(setup, (&config, args), seeking, direct.director(), group)?;
     let sources = Sources {
         discovered: discovering.as_ref().map(|it| it.servers.clone()),
         names: NameStub::start(direct.director(), setup.reserved_names()?).await,
@@ -122,6 +127,7 @@ fn discovering(
     (config, args): (&Config, &RunArgs),
     (links, link_rules, rules): (&Links, &Arc<LinkRuleStore>, ConnectionRules),
     director: SharedDirector,
+    group: Option<&Path>,
 ) -> anyhow::Result<Option<Discovering>> {
     if !config.up.discover || args.mode != Mode::Auto || args.tun {
         return Ok(None);
@@ -130,7 +136,8 @@ fn discovering(
         setup,
         config: &config.up,
         links: (links, link_rules),
-        group: own_group(),
+        // Other programs are in this process's own.
+        group: group.map(Path::to_path_buf).ok_or(CaptureError::NoOwnGroup),
         director,
         rules,
         choice: &SessionChoice::of(&config.session),

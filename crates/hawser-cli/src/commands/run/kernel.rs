@@ -1,6 +1,7 @@
 //! Takes a program's connections by a program in the kernel: those that go straight never pass
 //! through this process.
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
@@ -60,6 +61,11 @@ impl Kernel {
         let group = RunGroup::create()?;
         let capture = Capture::start(group.path(), &Settings::default())?;
         Ok(Self { capture, group })
+    }
+
+    /// The control group's folder.
+    pub(super) fn group(&self) -> &Path {
+        self.group.path()
     }
 
     /// Runs the program in the group, each connection over the link that `policy` chooses, but for
