@@ -83,6 +83,7 @@ impl Session {
         let mut gateway = session.start_gateway(bench, programs, None)?;
         wait_for_port(&mut gateway, FRONT_DOOR, bench.lab().server())?;
         session.gateway = Some(gateway);
+        session.until_fronting(programs)?;
         let mut client = session.start_client(bench, programs, None)?;
         wait_for_port(&mut client, SOCKS, bench.lab().client())?;
         session.client = Some(client);
@@ -105,6 +106,21 @@ impl Session {
             more: more.to_vec(),
             starts: 0,
         })
+    }
+
+    /// Waits until the server fronts the meter. Its port for strangers is open before handshakes
+    /// answer, and a client that comes in between learns nothing.
+    fn until_fronting(&mut self, programs: &Programs) -> Result<(), StepError> {
+        let deadline = Instant::now() + START_LIMIT;
+        while self.status(programs, "gateway")["counters"]["front-connected"].is_null() {
+            self.check_alive()?;
+            if Instant::now() >= deadline {
+                let text = "the server does not front the meter";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text).into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Waits until the client has a session over all links with a server that it discovered.
