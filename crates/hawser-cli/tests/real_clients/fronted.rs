@@ -31,17 +31,9 @@ fn a_server_that_was_never_met_is_reached_over_both_links_and_sees_who_comes() {
     stage.nginx.put("file", &content);
     stage.until_bonded(&up, PLAIN);
 
-    let before = stage.network.received();
-    assert!(stage.download(&up, PLAIN, "file").out() == content);
-    let after = stage.network.received();
-    for (before, after) in before.into_iter().zip(after) {
-        let share = after - before;
-        assert!(
-            share > FILE as u64 / 4,
-            "{share} bytes by one link: {}",
-            up.log()
-        );
-    }
+    stage.assert_over_both_links(&up, || {
+        assert!(stage.download(&up, PLAIN, "file").out() == content);
+    });
     // Not with an address of the server's own, neither as the source nor in the PROXY protocol.
     stage.nginx.put("as-source", b"x");
     assert_eq!(stage.download(&up, PLAIN, "as-source").out(), b"x");
@@ -262,6 +254,21 @@ impl Stage {
             paths.filter(|path| path["state"] == "up").count()
         };
         sessions.map(up).collect()
+    }
+
+    /// Runs a download of [`FILE`] bytes, of which each link carries a quarter at least.
+    fn assert_over_both_links(&self, up: &Daemon, download: impl FnOnce()) {
+        let before = self.network.received();
+        download();
+        let after = self.network.received();
+        for (before, after) in before.into_iter().zip(after) {
+            let share = after - before;
+            assert!(
+                share > FILE as u64 / 4,
+                "{share} bytes by one link: {}",
+                up.log()
+            );
+        }
     }
 
     /// A count of what the server did for strangers.

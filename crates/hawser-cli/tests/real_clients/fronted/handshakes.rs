@@ -36,17 +36,9 @@ fn a_captured_connection_asks_in_its_handshake_alone_and_later_ones_go_over_both
         assert!(!without.has_ours && with.has_ours, "{with:?}");
     }
     stage.until_captured_is_bonded(&up);
-    let before = stage.network.received();
-    assert!(stage.fetch(PLAIN, "file").out() == content);
-    let after = stage.network.received();
-    for (before, after) in before.into_iter().zip(after) {
-        let share = after - before;
-        assert!(
-            share > FILE as u64 / 4,
-            "{share} bytes by one link: {}",
-            up.log()
-        );
-    }
+    stage.assert_over_both_links(&up, || {
+        assert!(stage.fetch(PLAIN, "file").out() == content);
+    });
     let found = &stage.connections()["discovered"][0];
     assert_eq!(found["server"], format!("{SERVER}:{PLAIN}"), "{found}");
     assert_eq!(
