@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 use self::interception::InterceptionArguments;
 use self::meter::MeterCommand;
 use self::packets_unshaped::PacketsUnshapedArguments;
-use self::run::RunArguments;
+use self::run::{FrontedArguments, RunArguments};
 use self::unshaped::UnshapedArguments;
 use self::watchers::WatcherArguments;
 use crate::connections::ConnectionArguments;
@@ -44,7 +44,7 @@ enum Command {
     /// Measure TCP on each link, MPTCP and Hawser in one scenario
     Run(RunArguments),
     /// The same, with a server that the client never met and that fronts the service
-    Fronted(RunArguments),
+    Fronted(FrontedArguments),
     /// Show the gain: one download over the better link, then over both
     Demo(Tested),
     /// Measure without limits: speed, and processor time of each process
@@ -141,7 +141,7 @@ impl Cli {
             Command::List { folder } => commands::list(&folder),
             Command::Verdicts { folder } => commands::verdicts(&folder),
             Command::Run(arguments) => arguments.execute(Meeting::Enrolled),
-            Command::Fronted(arguments) => arguments.execute(Meeting::Discovered),
+            Command::Fronted(arguments) => arguments.execute(),
             Command::Unshaped(arguments) => arguments.execute(),
             Command::Interception(arguments) => arguments.execute(),
             Command::Short(arguments) => arguments.execute(|o| &o.scenario, short::run),

@@ -14,6 +14,7 @@ mod rest;
 mod rules;
 mod scheduler;
 mod shared;
+mod shared_port;
 mod status;
 mod transport;
 mod unreachable;
@@ -41,6 +42,7 @@ pub use first::FirstConnection;
 pub use relay::Relay;
 pub use shared::LinkStatus;
 use shared::{Shared, State};
+pub use shared_port::{HasTaken, SharedPort};
 
 /// A client of one gateway. It connects by itself, again when the session is lost, until it is
 /// closed or dropped.
@@ -88,7 +90,7 @@ impl Client {
     }
 
     /// As [`Client::start_enrolled`], with a session that begins on a connection that is there.
-    /// Further channels go to the addresses that are configured.
+    /// Further channels go to the addresses that are configured, else to where that one leads.
     pub fn start_on(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
@@ -117,7 +119,9 @@ impl Client {
         first: Option<FirstConnection>,
     ) -> Self {
         let congestion = Congestion::choose(config.congestion.clone());
-        let shared = Arc::new(Shared::new(config, links, congestion, enrolling, once));
+        let port = first.as_ref().and_then(|first| first.port.clone());
+        let shared = Shared::new(config, links, congestion, port, (enrolling, once));
+        let shared = Arc::new(shared);
         let task = tokio::spawn(run(Arc::clone(&shared), first));
         Self { shared, task }
     }

@@ -2,11 +2,16 @@
 
 mod common;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
-use common::{Kind, Pair, PairOptions, echo_checked, in_time, until};
-use hawser_net::client::Client;
+use common::{Kind, Pair, PairOptions, channels, echo_checked, in_time, until};
+use hawser_net::client::{Client, FirstConnection, SharedPort};
+use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
+use hawser_net::tls::TlsClient;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 
 /// How many channels go through each of the forwarders.
 fn carried(pair: &Pair) -> Vec<usize> {
@@ -136,6 +141,61 @@ async fn without_a_session_each_link_says_what_it_waits_for_and_then_why_it_fail
         until("they gave up", || all_say("no answer to the handshake")).await;
         drop(silent);
         until("they hear why", || all_say("refused the connection")).await;
+    })
+    .await;
+}
+
+/// A client whose session has begun at a service's port, `at`, and whose gateway answers at no port
+/// of its own. `is_taken`: handshakes with that port are answered.
+async fn begun_at_service(pair: &Pair, at: SocketAddr, is_taken: bool) -> Client {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let identity = Identity::generate().unwrap();
+    let peers = &pair.door.peers;
+    peers.lock().unwrap().insert(identity.public());
+    let mut config = pair.config(identity, None);
+    config.addresses = vec![HostPort::try_from(closed.unwrap()).unwrap()];
+    let tls = TlsClient::new(&config.identity, pair.key).unwrap();
+    let stream = TcpStream::connect(pair.address).await.unwrap();
+    let first = FirstConnection {
+        link: pair.links.borrow()[0].index,
+        port: Some(SharedPort {
+            at,
+            has_taken: Arc::new(move |_| is_taken),
+        }),
+        handshake: tls.handshake(stream).await.unwrap(),
+    };
+    Client::start_on(config, pair.links.subscribe(), first)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_port_of_the_gateway_answers_links_join_at_the_services() {
+    in_time(async {
+        let pair = Pair::new(PairOptions::default()).await;
+        pair.serve_echo();
+        let client = begun_at_service(&pair, pair.address, true).await;
+        pair.wait_for_channels(&client).await;
+        echo_checked(&client, 1, 1_000_000).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_said_to_a_service_that_has_the_connection() {
+    in_time(async {
+        let pair = Pair::new(PairOptions::default()).await;
+        pair.serve_echo();
+        let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = service.local_addr().unwrap();
+        let client = begun_at_service(&pair, at, false).await;
+        for _ in 0..2 {
+            let (mut stream, _) = service.accept().await.unwrap();
+            let mut said = Vec::new();
+            // However it ends.
+            let _ = stream.read_to_end(&mut said).await;
+            assert_eq!(said, b"");
+        }
+        echo_checked(&client, 1, 1_000_000).await;
+        assert_eq!(channels(&client), 1);
     })
     .await;
 }

@@ -37,6 +37,24 @@ pub(super) struct RunArguments {
     quick: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct FrontedArguments {
+    #[command(flatten)]
+    run: RunArguments,
+    /// Take connections where programs make them, rather than at Hawser's port
+    #[arg(long)]
+    captured: bool,
+}
+
+impl FrontedArguments {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        self.run.execute(match self.captured {
+            true => Meeting::DiscoveredByCapture,
+            false => Meeting::Discovered,
+        })
+    }
+}
+
 impl RunArguments {
     pub(super) fn execute(self, meeting: Meeting) -> anyhow::Result<ExitCode> {
         let all = [

@@ -20,8 +20,12 @@ pub enum Meeting {
     /// It enrols with a gateway.
     #[default]
     Enrolled,
-    /// It discovers a server that fronts the meter, which it never met.
+    /// It discovers a server that fronts the meter, which it never met, and carries connections
+    /// that come to its port.
     Discovered,
+    /// The same, and takes connections where programs make them: the kernel places them on links
+    /// until there is a session.
+    DiscoveredByCapture,
 }
 
 impl Meeting {
@@ -30,7 +34,13 @@ impl Meeting {
         match self {
             Self::Enrolled => "run",
             Self::Discovered => "fronted",
+            Self::DiscoveredByCapture => "fronted-captured",
         }
+    }
+
+    /// Whether the two never met.
+    pub(crate) fn is_by_discovery(self) -> bool {
+        self != Self::Enrolled
     }
 }
 
@@ -77,9 +87,14 @@ impl Session {
         bench: &Bench,
         programs: &Programs,
         number: u32,
+        meeting: Meeting,
     ) -> Result<Self, StepError> {
-        let more = ["--discover".to_owned()];
-        let mut session = Self::new(bench, Meeting::Discovered, number, &more)?;
+        let more: &[&str] = match meeting {
+            Meeting::DiscoveredByCapture => &["--discover", "--capture", "system"],
+            Meeting::Enrolled | Meeting::Discovered => &["--discover"],
+        };
+        let more: Vec<_> = more.iter().map(|&it| it.to_owned()).collect();
+        let mut session = Self::new(bench, meeting, number, &more)?;
         let mut gateway = session.start_gateway(bench, programs, None)?;
         wait_for_port(&mut gateway, FRONT_DOOR, bench.lab().server())?;
         session.gateway = Some(gateway);
@@ -184,7 +199,7 @@ impl Session {
         let front = bench.server_address().port().to_string();
         let more: &[&str] = match self.meeting {
             Meeting::Enrolled => &[],
-            Meeting::Discovered => &["--front", &front],
+            Meeting::Discovered | Meeting::DiscoveredByCapture => &["--front", &front],
         };
         start_gateway(bench, programs, &state, invite, more, &log)
     }

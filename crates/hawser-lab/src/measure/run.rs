@@ -169,18 +169,24 @@ impl Run<'_> {
         self.sessions += 1;
         let started = match self.options.meeting {
             Meeting::Enrolled => Session::start(self.bench, programs, self.sessions),
-            Meeting::Discovered => Session::start_unmet(self.bench, programs, self.sessions),
+            unmet @ (Meeting::Discovered | Meeting::DiscoveredByCapture) => {
+                Session::start_unmet(self.bench, programs, self.sessions, unmet)
+            }
         };
         let mut session = match started {
             Ok(session) => session,
             Err(error) => return self.fail(Kind::HawserFirst, direction, &error),
         };
-        let order = self
-            .bench
-            .socks_order(session.socks(), direction, self.scenario.payload);
+        let bytes = self.scenario.payload;
+        let order = match self.options.meeting {
+            Meeting::DiscoveredByCapture => self.bench.plain_order(direction, bytes),
+            Meeting::Enrolled | Meeting::Discovered => {
+                self.bench.socks_order(session.socks(), direction, bytes)
+            }
+        };
         let events = self.scenario.events.clone();
         let warm = std::iter::repeat_n(Kind::HawserWarm, self.options.warm as usize);
-        let is_discovered = self.options.meeting == Meeting::Discovered;
+        let is_discovered = self.options.meeting.is_by_discovery();
         for kind in std::iter::once(Kind::HawserFirst).chain(warm) {
             if is_discovered
                 && kind == Kind::HawserWarm

@@ -44,6 +44,12 @@ pub enum ConnectError {
         /// The address.
         address: IpAddr,
     },
+    /// A service has the connection, at a port where Hawser might have taken it.
+    #[error("the service at {remote} has the connection: Hawser did not take it")]
+    OfService {
+        /// The destination.
+        remote: SocketAddr,
+    },
     /// No route, or no answer on the way.
     #[error("no route to {remote}{}", RouteRemedy(link))]
     NoRoute {
@@ -198,7 +204,9 @@ impl From<ConnectError> for io::Error {
             | ConnectError::AddressGone { .. }
             | ConnectError::NoPort { .. } => io::ErrorKind::AddrNotAvailable,
             ConnectError::NoRoute { .. } => io::ErrorKind::NetworkUnreachable,
-            ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            ConnectError::Refused { .. } | ConnectError::OfService { .. } => {
+                io::ErrorKind::ConnectionRefused
+            }
             ConnectError::TimedOut { .. } => io::ErrorKind::TimedOut,
             ConnectError::Congestion { source, .. }
             | ConnectError::System { source, .. }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::candidates::Candidates;
 use super::shared::Shared;
+use super::shared_port::SharedPort;
 use crate::driver::{Driver, NewChannel};
 use crate::host_port::HostPort;
 use crate::links::Link;
@@ -30,6 +31,8 @@ type Won = (Link, SocketAddr, Handshake);
 pub struct FirstConnection {
     /// The link.
     pub link: LinkIndex,
+    /// Where it leads, if a service has that port as well; further connections may go there.
+    pub port: Option<SharedPort>,
     /// What the handshake has left.
     pub handshake: Handshake,
 }
@@ -232,11 +235,16 @@ async fn in_turn<T, F: Future<Output = Result<T, String>>>(
 /// A session that begins on a connection that is there; `None` where its link is gone, the far end
 /// is not the one that is meant, or there is nowhere for further channels to go.
 pub(super) fn on(shared: &Arc<Shared>, connection: FirstConnection) -> Option<First> {
-    let FirstConnection { link, handshake } = connection;
+    let FirstConnection {
+        link,
+        port,
+        handshake,
+    } = connection;
     let mut usable = shared.usable_links().into_iter();
     let link = usable.find(|it| it.index == link)?;
     let addresses = shared.addresses.borrow().clone();
-    let remote = addresses.iter().find_map(HostPort::socket_addr)?;
+    let configured = || addresses.iter().find_map(HostPort::socket_addr);
+    let remote = port.map(|port| port.at).or_else(configured)?;
     (handshake.peer == shared.config.gateway).then(|| begin(shared, link, remote, handshake))
 }
 

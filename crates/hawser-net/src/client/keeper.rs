@@ -158,7 +158,9 @@ impl LinkKeeper {
                     search,
                     max_segment,
                 } => {
-                    let remote = self.remote.filter(|_| !search);
+                    // Ports of the gateway's own come first each time.
+                    let is_own = |at: &SocketAddr| self.shared.shared_port(*at).is_none();
+                    let remote = self.remote.filter(|at| !search && is_own(at));
                     attempts.push(self.attempt(role, remote, max_segment));
                 }
                 KeeperAction::AbandonAttempts => attempts.clear(),

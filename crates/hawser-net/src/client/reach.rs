@@ -4,7 +4,7 @@
 //! paths as links, whatever the number of addresses. A link connects to all of them at once and
 //! keeps the one that answers first. Others that answer about as quickly are as good: of these it
 //! takes the one that the fewest other links use, so that each connection of a gateway that has
-//! several gets its share.
+//! several gets its share. A port that a service has as well is tried a moment later.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::address_choice::alike;
+use super::candidates::Candidates;
 use super::join_error::JoinError;
 use super::shared::Shared;
 use crate::bind::SocketOptions;
@@ -30,6 +31,7 @@ pub(super) async fn reach(
     let mut addresses = Vec::new();
     let mut may_come = true;
     let attempt = async |remote| {
+        own_ports_first(shared, remote).await;
         let begun = Instant::now();
         let stream = shared.connect(link, remote, options).await;
         (remote, begun.elapsed(), stream)
@@ -52,7 +54,12 @@ pub(super) async fn reach(
             },
             Some(attempt) = attempts.next() => match attempt {
                 (remote, took, Ok(stream)) => {
-                    end.get_or_insert(Instant::now().max(begun + alike(took)));
+                    let now = Instant::now();
+                    end = match shared.shared_port(remote) {
+                        // The service has it soon, unless something is said.
+                        Some(_) => Some(now),
+                        None => end.or(Some(now.max(begun + alike(took)))),
+                    };
                     answered.push((remote, took, stream));
                 }
                 (_, _, Err(error)) => problem = Some(error),
@@ -73,9 +80,23 @@ pub(super) async fn reach(
             Ok((remote, stream))
         }
         (None, Some(problem)) => Err(problem.into()),
-        (None, None) => Err(JoinError::NoAddress(match candidates.problems() {
-            problems if problems.is_empty() => "the gateway has no address".to_owned(),
-            problems => problems.join("; "),
-        })),
+        (None, None) => Err(no_address(&candidates)),
     }
 }
+
+/// Waits a moment before a port that a service has as well.
+async fn own_ports_first(shared: &Shared, remote: SocketAddr) {
+    if shared.shared_port(remote).is_some() {
+        tokio::time::sleep(OWN_PORTS_FIRST).await;
+    }
+}
+
+fn no_address(candidates: &Candidates) -> JoinError {
+    JoinError::NoAddress(match candidates.problems() {
+        problems if problems.is_empty() => "the gateway has no address".to_owned(),
+        problems => problems.join("; "),
+    })
+}
+
+/// Most networks answer by then.
+const OWN_PORTS_FIRST: Duration = Duration::from_millis(200);

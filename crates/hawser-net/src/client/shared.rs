@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,8 +22,9 @@ use super::address_choice::choose;
 use super::candidates::{Candidates, Locator};
 use super::config::ClientConfig;
 use super::relay;
+use super::shared_port::SharedPort;
 use crate::association::AssociationEndpoint;
-use crate::bind::{self, ConnectError, SocketOptions};
+use crate::bind::{self, Carries, ConnectError, SocketOptions};
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
@@ -38,6 +40,8 @@ pub(super) struct Shared {
     /// What the channels of its sessions read into.
     pub(super) reading: ReadMemory,
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
+    /// Where further connections may go beside the gateway's addresses.
+    shared_port: Option<SharedPort>,
     pub(super) rules: watch::Sender<BTreeMap<String, LinkRules>>,
     pub(super) scheduler: watch::Sender<ChunkPolicy>,
     pub(super) packet_scheduler: watch::Sender<PacketPolicy>,
@@ -93,11 +97,12 @@ impl Shared {
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
         congestion: Congestion,
-        enrolling: bool,
-        once: bool,
+        shared_port: Option<SharedPort>,
+        (enrolling, once): (bool, bool),
     ) -> Self {
         Self {
             once,
+            shared_port,
             forgotten: Mutex::default(),
             enrolling: AtomicBool::new(enrolling),
             rules: watch::Sender::new(config.rules.clone()),
@@ -188,7 +193,9 @@ impl Shared {
             return self.locator.search(&[relay::ADDRESS], &[], links);
         }
         let reached = self.reached.borrow().clone();
-        let addresses = self.addresses.borrow().clone();
+        let mut addresses = self.addresses.borrow().clone();
+        let shared_port = self.shared_port.iter();
+        addresses.extend(shared_port.filter_map(|port| HostPort::try_from(port.at).ok()));
         self.locator.search(&reached, &addresses, links)
     }
 
@@ -201,7 +208,18 @@ impl Shared {
     ) -> Result<TcpStream, ConnectError> {
         let Some(relay) = &self.config.relay else {
             let link = (!link.loopback).then_some(link);
-            return bind::connect_on_link(link, remote, options).await;
+            let Some(port) = self.shared_port(remote) else {
+                return bind::connect_on_link(link, remote, options).await;
+            };
+            let options = SocketOptions {
+                carries: Carries::OfProgramBonded,
+                ..options.clone()
+            };
+            let stream = bind::connect_on_link(link, remote, &options).await?;
+            return match (port.has_taken)(stream.as_fd()) {
+                true => Ok(stream),
+                false => Err(ConnectError::OfService { remote }),
+            };
         };
         let stream = match timeout(RELAY_PATIENCE, relay.connect()).await {
             Ok(stream) => stream.map_err(ConnectError::Relay)?,
@@ -209,6 +227,11 @@ impl Shared {
         };
         options.apply(&stream)?;
         Ok(stream)
+    }
+
+    /// The port at `remote` if a service has it as well.
+    pub(super) fn shared_port(&self, remote: SocketAddr) -> Option<&SharedPort> {
+        self.shared_port.as_ref().filter(|port| port.at == remote)
     }
 
     /// The gateway is at these addresses from now on, and not where it was reached elsewhere.
@@ -231,7 +254,9 @@ impl Shared {
     /// Whether the gateway is still at an address where it was reached, as far as that is known.
     pub(super) fn is_still_at(&self, remote: SocketAddr) -> bool {
         // A relay finds it wherever it is.
-        self.config.relay.is_some() || is_among(&self.addresses.borrow(), remote)
+        self.config.relay.is_some()
+            || self.shared_port(remote).is_some()
+            || is_among(&self.addresses.borrow(), remote)
     }
 
     /// The gateway has proved its key at `remote`; `is_best`: ahead of all other addresses.

@@ -76,7 +76,7 @@ impl Announcing {
         let handshakes = Handshakes {
             heard,
             are_silent: Box::new(move |to| silent.upgrade().is_some_and(|it| it.are_silent(to))),
-            answers: Box::new(move |socket| asking.learnt_on(socket)),
+            answers: Arc::new(move |socket| asking.learnt_on(socket)),
         };
         let announcing = Self {
             shared,

@@ -44,6 +44,28 @@ fn the_first_connection_to_a_server_never_met_goes_over_both_links() {
 }
 
 #[test]
+fn where_only_the_services_port_is_open_each_link_joins_there() {
+    let test = "where_only_the_services_port_is_open_each_link_joins_there";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    if !stage.filters(&stage.network.client, CLOSES_DOOR, test) {
+        return;
+    }
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    let content = noise(1, FILE);
+    stage.nginx.put("file", &content);
+    stage.until_bonded(&up, PLAIN);
+    stage.assert_over_both_links(&up, || {
+        assert!(stage.download(&up, PLAIN, "file").out() == content);
+    });
+    let (_, passed_on) = stage.counts();
+    assert_eq!(passed_on, 0, "{}\n{}", up.log(), server.log());
+    up.end();
+    server.end();
+}
+
+#[test]
 fn a_service_that_speaks_first_is_heard_in_a_session_and_without() {
     let test = "a_service_that_speaks_first_is_heard_in_a_session_and_without";
     let Some(stage) = bonding(test) else {
@@ -60,7 +82,7 @@ fn a_service_that_speaks_first_is_heard_in_a_session_and_without() {
     up.end();
 
     // Whose answer is lost is carried to the service, once the client was silent for a while.
-    if !stage.strips(&stage.network.client, STRIPS_ANSWERS, test) {
+    if !stage.filters(&stage.network.client, STRIPS_ANSWERS, test) {
         return;
     }
     std::fs::remove_file(stage.place.path("client/servers.json")).unwrap();
@@ -85,7 +107,7 @@ fn an_option_that_is_lost_in_one_direction_leaves_a_plain_connection() {
     let content = noise(1, FILE / 8);
     stage.nginx.put("file", &content);
     for (rules, passed_on) in [(STRIPS_ANSWERS, 1), (STRIPS_QUESTIONS, 1)] {
-        if !stage.strips(&stage.network.client, rules, test) {
+        if !stage.filters(&stage.network.client, rules, test) {
             return;
         }
         let up = stage.up(&[]);
@@ -196,16 +218,16 @@ impl Stage {
         run(&self.place, bash.args(["-c", &script])).text()
     }
 
-    /// Has options taken out from now on, in place of what was before; says so where that can't be.
-    fn strips(&self, at: &Namespace, rules: &str, test: &str) -> bool {
+    /// Has packets filtered from now on, in place of what was before; says so where that can't be.
+    fn filters(&self, at: &Namespace, rules: &str, test: &str) -> bool {
         let rules = format!("flush ruleset; table inet middlebox {{ {rules}; }}");
-        let nft = at.command("nft").arg(rules).output();
-        let strips = nft.is_ok_and(|output| output.status.success());
-        if !strips {
-            let reason = "no nftables that take TCP's options out";
-            hawser_skip::skip(&format!("real_clients::{test}"), reason);
+        let nft = at.command("nft").arg(&rules).output();
+        let filters = nft.is_ok_and(|output| output.status.success());
+        if !filters {
+            let reason = format!("no nftables for this: {rules}");
+            hawser_skip::skip(&format!("real_clients::{test}"), &reason);
         }
-        strips
+        filters
     }
 }
 
@@ -215,3 +237,6 @@ const STRIPS_ANSWERS: &str = "chain from { type filter hook prerouting priority 
                               tcp flags & (syn | ack) == (syn | ack) reset tcp option 254; }";
 const STRIPS_QUESTIONS: &str = "chain to { type filter hook postrouting priority 0; \
                                 tcp flags & (syn | ack) == syn reset tcp option 254; }";
+/// A firewall that says nothing.
+const CLOSES_DOOR: &str = "chain to { type filter hook output priority 0; \
+                           tcp dport 745 drop; udp dport 745 drop; }";

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hawser_capture::{Learnt, Outcome};
-use hawser_net::client::FirstConnection;
+use hawser_net::client::{FirstConnection, SharedPort};
 use hawser_net::store::Pin;
 use hawser_net::tls::TlsClient;
 use hawser_net::unix_time::UnixTime;
@@ -162,6 +162,19 @@ impl Shared {
         dialed
     }
 
+    /// The service's port at `at`, where Hawser takes further connections of the session as well.
+    fn shared_port(&self, at: SocketAddr) -> Option<SharedPort> {
+        let answers = Arc::clone(self.answers.as_ref()?);
+        let has_taken = move |socket: BorrowedFd<'_>| {
+            let outcome = answers(socket).map(|learnt| learnt.outcome);
+            matches!(outcome, Some(Outcome::Answered(answer)) if answer.bond)
+        };
+        Some(SharedPort {
+            at,
+            has_taken: Arc::new(has_taken),
+        })
+    }
+
     /// Proves this host's key, has the server prove its own, and begins the session.
     async fn begin_on(self: &Arc<Self>, taken: TakenConnection) -> Option<(Pin, BondDialer)> {
         let (at, hint, link) = (taken.at, taken.hint, taken.link);
@@ -200,7 +213,11 @@ impl Shared {
             self.tell(at, Problem::OtherKey { pinned, got: key });
             return None;
         }
-        let first = FirstConnection { link, handshake };
+        let first = FirstConnection {
+            link,
+            port: self.shared_port(at),
+            handshake,
+        };
         let way = self
             .pool
             .begin_on_connection(at, || (self.start)(pin, identity, Some(first)));
