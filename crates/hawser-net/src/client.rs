@@ -42,7 +42,7 @@ pub use first::FirstConnection;
 pub use relay::Relay;
 pub use shared::LinkStatus;
 use shared::{Shared, State};
-pub use shared_port::{HasTaken, SharedPort};
+pub use shared_port::SharedPort;
 
 /// A client of one gateway. It connects by itself, again when the session is lost, until it is
 /// closed or dropped.
@@ -90,7 +90,8 @@ impl Client {
     }
 
     /// As [`Client::start_enrolled`], with a session that begins on a connection that is there.
-    /// Further channels go to the addresses that are configured, else to where that one leads.
+    /// Further channels go to the addresses that are configured, and to where that one leads if
+    /// none of these answers within a moment.
     pub fn start_on(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
@@ -119,7 +120,7 @@ impl Client {
         first: Option<FirstConnection>,
     ) -> Self {
         let congestion = Congestion::choose(config.congestion.clone());
-        let port = first.as_ref().and_then(|first| first.port.clone());
+        let port = first.as_ref().map(|first| Arc::clone(&first.port));
         let shared = Shared::new(config, links, congestion, port, (enrolling, once));
         let shared = Arc::new(shared);
         let task = tokio::spawn(run(Arc::clone(&shared), first));

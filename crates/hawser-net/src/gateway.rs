@@ -37,6 +37,7 @@ use crate::links::Link;
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
 pub use config::{Admission, GatewayConfig};
+pub use first_words::{Whose, judge};
 use half_open::Origin;
 pub use limits::AcceptLimits;
 pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};

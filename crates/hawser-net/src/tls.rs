@@ -233,7 +233,7 @@ impl TlsServer {
 
 /// Tells whether a TLS record is the first message of a client that speaks this protocol. Any bytes
 /// may be given.
-pub fn is_our_hello(record: &[u8]) -> bool {
+pub(crate) fn is_our_hello(record: &[u8]) -> bool {
     let mut acceptor = Acceptor::default();
     let mut unread = record;
     while !unread.is_empty() {

@@ -3,6 +3,7 @@
 mod common;
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use common::{Kind, Pair, PairOptions, channels, echo_checked, in_time, until};
@@ -145,6 +146,27 @@ async fn without_a_session_each_link_says_what_it_waits_for_and_then_why_it_fail
     .await;
 }
 
+/// A port that a service has as well. `is_taken`: handshakes there are answered.
+#[derive(Debug)]
+struct ServicePort {
+    at: SocketAddr,
+    is_taken: bool,
+}
+
+impl SharedPort for ServicePort {
+    fn at(&self) -> SocketAddr {
+        self.at
+    }
+
+    fn may_ask(&self) -> bool {
+        true
+    }
+
+    fn has_taken(&self, _: BorrowedFd<'_>) -> bool {
+        self.is_taken
+    }
+}
+
 /// A client whose session has begun at a service's port, `at`, and whose gateway answers at no port
 /// of its own. `is_taken`: handshakes with that port are answered.
 async fn begun_at_service(pair: &Pair, at: SocketAddr, is_taken: bool) -> Client {
@@ -158,10 +180,7 @@ async fn begun_at_service(pair: &Pair, at: SocketAddr, is_taken: bool) -> Client
     let stream = TcpStream::connect(pair.address).await.unwrap();
     let first = FirstConnection {
         link: pair.links.borrow()[0].index,
-        port: Some(SharedPort {
-            at,
-            has_taken: Arc::new(move |_| is_taken),
-        }),
+        port: Arc::new(ServicePort { at, is_taken }),
         handshake: tls.handshake(stream).await.unwrap(),
     };
     Client::start_on(config, pair.links.subscribe(), first)

@@ -74,7 +74,7 @@ impl Via for TcpVia {
 
     async fn connect_asking(&self, link: &Link, address: SocketAddr) -> io::Result<TcpStream> {
         let options = SocketOptions {
-            carries: Carries::OfProgramBonded,
+            carries: Carries::AsksBond,
             ..self.options.clone()
         };
         Ok(connect_on_link(Some(link), address, &options).await?)

@@ -4,8 +4,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use hawser_net::tls::is_our_hello;
+use bytes::{Bytes, BytesMut};
+use hawser_net::gateway::{Whose, judge};
 use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -14,29 +14,48 @@ use crate::transport::{ByteStream, ResetCode};
 
 /// A connection that is the service's, since the client said nothing in time.
 ///
-/// Should its first words be the greeting of a session after all, as where they were lost and sent
-/// again, it breaks: no service is to be sent those, and the client makes another connection.
+/// Should its first words be those of a session after all, as where they were lost and sent again,
+/// it breaks: no service is to be sent those, and the client makes another connection. They are
+/// held until that is clear, some 2 KB at most.
 #[derive(Debug)]
 pub(super) struct Late {
     stream: TcpStream,
-    has_spoken: bool,
+    /// The first words, while it is not clear what they are.
+    held: Option<BytesMut>,
+    /// Words that were held, and that nobody has read yet.
+    cleared: Bytes,
 }
 
 impl Late {
     pub(super) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
-            has_spoken: false,
+            held: Some(BytesMut::new()),
+            cleared: Bytes::new(),
         }
     }
 
     /// Judges what the client says first.
-    fn check(&mut self, words: &[u8]) -> io::Result<()> {
-        let is_first = !std::mem::replace(&mut self.has_spoken, true);
-        match is_first && is_our_hello(words) {
-            true => Err(io::ErrorKind::ConnectionAborted.into()),
-            false => Ok(()),
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(held) = &mut self.held {
+            let words = ready!(self.stream.poll_read_bytes(cx, MOST_AT_ONCE))?;
+            held.extend_from_slice(&words);
+            let whose = match words.is_empty() {
+                true => Some(Whose::Service),
+                false => judge(held),
+            };
+            match whose {
+                Some(Whose::Gateway) => {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                Some(Whose::Service | Whose::Nobody) => {
+                    self.cleared = std::mem::take(held).freeze();
+                    self.held = None;
+                }
+                None => {}
+            }
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -46,9 +65,14 @@ impl ByteStream for Late {
     }
 
     fn poll_read_bytes(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
-        let words = ready!(self.stream.poll_read_bytes(cx, max))?;
-        self.check(&words)?;
-        Poll::Ready(Ok(words))
+        ready!(self.poll_first(cx))?;
+        match self.cleared.is_empty() {
+            true => self.stream.poll_read_bytes(cx, max),
+            false => {
+                let length = max.min(self.cleared.len());
+                Poll::Ready(Ok(self.cleared.split_to(length)))
+            }
+        }
     }
 
     fn poll_write_bytes(
@@ -78,10 +102,9 @@ impl AsyncRead for Late {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        let words = buffer.filled().get(before..).unwrap_or_default();
-        Poll::Ready(self.check(words))
+        let words = ready!(self.poll_read_bytes(cx, buffer.remaining()))?;
+        buffer.put_slice(&words);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -103,10 +126,15 @@ impl AsyncWrite for Late {
     }
 }
 
+/// What a session begins with is shorter.
+const MOST_AT_ONCE: usize = 2048;
+
 #[cfg(test)]
 mod tests {
     use hawser_net::identity::Identity;
     use hawser_net::tls::TlsClient;
+    use hawser_types::{ChannelId, SessionId};
+    use hawser_wire::JoinPrelude;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -129,6 +157,26 @@ mod tests {
         let report = relay(Late::new(ours).into(), theirs.into(), &options, &counters).await;
         assert!(matches!(report.end, RelayEnd::ResetByNear(_)), "{report:?}");
         assert!(!greeting.await.unwrap());
+        assert!(!matches!(service.read(&mut [0]).await, Ok(1..)));
+    }
+
+    #[tokio::test]
+    async fn a_late_join_ends_the_connection_also_if_it_comes_in_parts() {
+        let ((mut client, ours), (theirs, mut service)) = (pair().await, pair().await);
+        let relaying = tokio::spawn(async move {
+            let (options, counters) = (RelayOptions::default(), RelayCounters::default());
+            relay(Late::new(ours).into(), theirs.into(), &options, &counters).await
+        });
+        let prelude = JoinPrelude {
+            session: SessionId::new([1; 16]),
+            channel: ChannelId::new(3),
+        };
+        for part in prelude.encode().chunks(5) {
+            client.write_all(part).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let end = relaying.await.unwrap().end;
+        assert!(matches!(end, RelayEnd::ResetByNear(_)), "{end:?}");
         assert!(!matches!(service.read(&mut [0]).await, Ok(1..)));
     }
 

@@ -73,7 +73,7 @@ pub struct Handshakes {
     pub are_silent: Box<AreSilent>,
     /// What the handshake of one connected socket has shown that asked for a bond; `None` where
     /// nothing is known.
-    pub answers: Arc<Answers>,
+    pub answers: Box<Answers>,
 }
 
 /// Sessions with servers that were discovered. Lives until its last clone is dropped.

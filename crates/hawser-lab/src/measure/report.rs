@@ -65,7 +65,8 @@ impl RunReport {
         let summaries: Vec<_> = directions.into_iter().map(summary).collect();
         let judge = match options.meeting {
             Meeting::Enrolled => verdict::of,
-            Meeting::Discovered | Meeting::DiscoveredByCapture => verdict::of_discovered,
+            Meeting::Discovered => verdict::of_discovered,
+            Meeting::DiscoveredByCapture => verdict::of_captured,
         };
         let verdicts = summaries.iter().flat_map(|s| judge(scenario, s));
         Self {

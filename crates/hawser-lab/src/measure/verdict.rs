@@ -33,21 +33,28 @@ pub(super) fn of(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
     all
 }
 
-/// What is asked of connections to a server that the client never met: later ones go over all
-/// links, and a first one that does carries as much. One that goes over a single link has nothing
-/// to show.
+/// What is asked of connections to a server that the client never met: all that it carries go over
+/// all links.
 pub(super) fn of_discovered(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
+    let first = ("first", summary.hawser_first, summary.first_bonded);
+    let later = ("later", summary.hawser_warm, summary.warm_bonded);
+    of_bonded(scenario, summary, &[first, later])
+}
+
+/// The same of those that the kernel places, of which the first has one link.
+pub(super) fn of_captured(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
+    let later = ("later", summary.hawser_warm, summary.warm_bonded);
+    of_bonded(scenario, summary, &[later])
+}
+
+/// Which transfers, their goodput in Mbit/s, and the part of them that was bonded.
+type Bonded = (&'static str, Option<f64>, Option<f64>);
+
+fn of_bonded(scenario: &Scenario, summary: &Summary, transfers: &[Bonded]) -> Vec<Verdict> {
     let way = summary.direction.name();
     let sum = comparable_sum(scenario, summary);
     let mut all = Vec::new();
-    let transfers = [
-        ("first", summary.hawser_first, summary.first_bonded),
-        ("later", summary.hawser_warm, summary.warm_bonded),
-    ];
     for (name, own, bonded) in transfers {
-        if name == "first" && bonded != Some(1.0) {
-            continue;
-        }
         let part = bonded.unwrap_or(0.0);
         let what = format!("{way} {name}: part that was bonded");
         all.push(Verdict::new(what, part, Asked::AtLeast(1.0)));

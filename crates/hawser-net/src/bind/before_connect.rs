@@ -14,8 +14,9 @@ pub enum Carries {
     Own,
     /// A program's, which has the connection to itself.
     OfProgram,
-    /// A program's; where the far end agrees, the connection becomes part of a session.
-    OfProgramBonded,
+    /// A program's, or Hawser's own at a port that a service has as well: where the far end agrees
+    /// in the handshake, the connection becomes part of a session.
+    AsksBond,
 }
 
 /// Ends the look when it is dropped.

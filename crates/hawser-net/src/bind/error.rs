@@ -44,8 +44,8 @@ pub enum ConnectError {
         /// The address.
         address: IpAddr,
     },
-    /// A service has the connection, at a port where Hawser might have taken it.
-    #[error("the service at {remote} has the connection: Hawser did not take it")]
+    /// A service has the connection, or would, at a port where Hawser might have taken it.
+    #[error("Hawser takes no connection at {remote} now: its service does")]
     OfService {
         /// The destination.
         remote: SocketAddr,

@@ -18,7 +18,6 @@ use super::candidates::Candidates;
 use super::shared::Shared;
 use super::shared_port::SharedPort;
 use crate::driver::{Driver, NewChannel};
-use crate::host_port::HostPort;
 use crate::links::Link;
 use crate::tls::{Handshake, TlsClient};
 
@@ -31,8 +30,8 @@ type Won = (Link, SocketAddr, Handshake);
 pub struct FirstConnection {
     /// The link.
     pub link: LinkIndex,
-    /// Where it leads, if a service has that port as well; further connections may go there.
-    pub port: Option<SharedPort>,
+    /// Where it leads; further connections may go there.
+    pub port: Arc<dyn SharedPort>,
     /// What the handshake has left.
     pub handshake: Handshake,
 }
@@ -232,8 +231,8 @@ async fn in_turn<T, F: Future<Output = Result<T, String>>>(
     }
 }
 
-/// A session that begins on a connection that is there; `None` where its link is gone, the far end
-/// is not the one that is meant, or there is nowhere for further channels to go.
+/// A session that begins on a connection that is there; `None` where its link is gone, or the far
+/// end is not the one that is meant.
 pub(super) fn on(shared: &Arc<Shared>, connection: FirstConnection) -> Option<First> {
     let FirstConnection {
         link,
@@ -242,10 +241,7 @@ pub(super) fn on(shared: &Arc<Shared>, connection: FirstConnection) -> Option<Fi
     } = connection;
     let mut usable = shared.usable_links().into_iter();
     let link = usable.find(|it| it.index == link)?;
-    let addresses = shared.addresses.borrow().clone();
-    let configured = || addresses.iter().find_map(HostPort::socket_addr);
-    let remote = port.map(|port| port.at).or_else(configured)?;
-    (handshake.peer == shared.config.gateway).then(|| begin(shared, link, remote, handshake))
+    (handshake.peer == shared.config.gateway).then(|| begin(shared, link, port.at(), handshake))
 }
 
 fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handshake) -> First {

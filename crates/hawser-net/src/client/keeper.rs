@@ -158,7 +158,7 @@ impl LinkKeeper {
                     search,
                     max_segment,
                 } => {
-                    // Ports of the gateway's own come first each time.
+                    // Ports of the gateway's own are tried first each time.
                     let is_own = |at: &SocketAddr| self.shared.shared_port(*at).is_none();
                     let remote = self.remote.filter(|at| !search && is_own(at));
                     attempts.push(self.attempt(role, remote, max_segment));

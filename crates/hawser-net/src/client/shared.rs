@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub(super) reading: ReadMemory,
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
     /// Where further connections may go beside the gateway's addresses.
-    shared_port: Option<SharedPort>,
+    shared_port: Option<Arc<dyn SharedPort>>,
     pub(super) rules: watch::Sender<BTreeMap<String, LinkRules>>,
     pub(super) scheduler: watch::Sender<ChunkPolicy>,
     pub(super) packet_scheduler: watch::Sender<PacketPolicy>,
@@ -97,7 +97,7 @@ impl Shared {
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
         congestion: Congestion,
-        shared_port: Option<SharedPort>,
+        shared_port: Option<Arc<dyn SharedPort>>,
         (enrolling, once): (bool, bool),
     ) -> Self {
         Self {
@@ -187,7 +187,7 @@ impl Shared {
         usable
     }
 
-    /// The gateway's addresses, for use over `links`.
+    /// The gateway's addresses, for use over `links`; last the port that a service has as well.
     pub(super) fn candidates(&self, links: &[Link]) -> Candidates {
         if self.config.relay.is_some() {
             return self.locator.search(&[relay::ADDRESS], &[], links);
@@ -195,7 +195,7 @@ impl Shared {
         let reached = self.reached.borrow().clone();
         let mut addresses = self.addresses.borrow().clone();
         let shared_port = self.shared_port.iter();
-        addresses.extend(shared_port.filter_map(|port| HostPort::try_from(port.at).ok()));
+        addresses.extend(shared_port.filter_map(|port| HostPort::try_from(port.at()).ok()));
         self.locator.search(&reached, &addresses, links)
     }
 
@@ -211,15 +211,7 @@ impl Shared {
             let Some(port) = self.shared_port(remote) else {
                 return bind::connect_on_link(link, remote, options).await;
             };
-            let options = SocketOptions {
-                carries: Carries::OfProgramBonded,
-                ..options.clone()
-            };
-            let stream = bind::connect_on_link(link, remote, &options).await?;
-            return match (port.has_taken)(stream.as_fd()) {
-                true => Ok(stream),
-                false => Err(ConnectError::OfService { remote }),
-            };
+            return ask(link, port, options).await;
         };
         let stream = match timeout(RELAY_PATIENCE, relay.connect()).await {
             Ok(stream) => stream.map_err(ConnectError::Relay)?,
@@ -230,8 +222,10 @@ impl Shared {
     }
 
     /// The port at `remote` if a service has it as well.
-    pub(super) fn shared_port(&self, remote: SocketAddr) -> Option<&SharedPort> {
-        self.shared_port.as_ref().filter(|port| port.at == remote)
+    pub(super) fn shared_port(&self, remote: SocketAddr) -> Option<&dyn SharedPort> {
+        self.shared_port
+            .as_deref()
+            .filter(|port| port.at() == remote)
     }
 
     /// The gateway is at these addresses from now on, and not where it was reached elsewhere.
@@ -259,8 +253,12 @@ impl Shared {
             || is_among(&self.addresses.borrow(), remote)
     }
 
-    /// The gateway has proved its key at `remote`; `is_best`: ahead of all other addresses.
+    /// The gateway has proved its key at `remote`; `is_best`: ahead of all other addresses. A port
+    /// that a service has as well comes last in any case.
     pub(super) fn note_reached(&self, remote: SocketAddr, is_best: bool) {
+        if self.shared_port(remote).is_some() {
+            return;
+        }
         self.reached.send_if_modified(|reached| {
             let place = reached.iter().position(|known| *known == remote);
             if place == Some(0) || (place.is_some() && !is_best) {
@@ -406,6 +404,28 @@ impl Shared {
 
     pub(super) fn lock_keepers(&self) -> MutexGuard<'_, BTreeMap<LinkIndex, LinkStatus>> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Connects to a port that a service has as well, and has the connection only if it is not the
+/// service's.
+async fn ask(
+    link: Option<&Link>,
+    port: &dyn SharedPort,
+    options: &SocketOptions,
+) -> Result<TcpStream, ConnectError> {
+    let remote = port.at();
+    if !port.may_ask() {
+        return Err(ConnectError::OfService { remote });
+    }
+    let options = SocketOptions {
+        carries: Carries::AsksBond,
+        ..options.clone()
+    };
+    let stream = bind::connect_on_link(link, remote, &options).await?;
+    match port.has_taken(stream.as_fd()) {
+        true => Ok(stream),
+        false => Err(ConnectError::OfService { remote }),
     }
 }
 

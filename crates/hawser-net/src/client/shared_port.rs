@@ -3,23 +3,18 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 /// An address where the far end takes connections whose handshakes have asked for it, and a service
 /// all others. Source: BATCP §3.1.
-#[derive(Clone)]
-pub struct SharedPort {
+pub trait SharedPort: fmt::Debug + Send + Sync + 'static {
     /// The address.
-    pub at: SocketAddr,
-    /// Whether the far end has a connection, by the handshake of its socket. To be asked once.
-    pub has_taken: Arc<HasTaken>,
-}
+    fn at(&self) -> SocketAddr;
 
-/// As [`SharedPort::has_taken`].
-pub type HasTaken = dyn Fn(BorrowedFd<'_>) -> bool + Send + Sync;
+    /// Whether a handshake may ask now: each in vain costs the service a connection that says
+    /// nothing.
+    fn may_ask(&self) -> bool;
 
-impl fmt::Debug for SharedPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SharedPort").field(&self.at).finish()
-    }
+    /// Whether the far end has the connection of a socket whose handshake has asked. To be called
+    /// once for each.
+    fn has_taken(&self, socket: BorrowedFd<'_>) -> bool;
 }

@@ -67,8 +67,7 @@ pub(super) async fn share(
     shared.count(|counters| counters.connections += 1);
     let judging = async {
         timeout(LINE_PATIENCE, place.ready()).await.ok()?;
-        let is_session = |id| shared.lock_sessions().contains_key(&id);
-        Some(first_words::judge_first(&stream, is_session).await)
+        Some(first_words::judge_first(&stream).await)
     };
     let judged = tokio::select! {
         judged = judging => judged,

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use hawser_types::SessionId;
 use hawser_wire::{JOIN_PRELUDE_LENGTH, JoinPrelude};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -14,20 +13,18 @@ use crate::tls::is_our_hello;
 
 /// Whose a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub enum Whose {
     /// The client speaks the gateway's protocol.
     Gateway,
+    /// It speaks another one.
     Service,
     /// The client has closed it before it said anything.
     Nobody,
 }
 
 /// Tells whose the connection is. A client that says too little in [`PATIENCE`] waits for the
-/// service to speak first. `is_session`: whether one can be joined.
-pub(super) async fn judge_first(
-    stream: &TcpStream,
-    is_session: impl Fn(SessionId) -> bool,
-) -> Whose {
+/// service to speak first.
+pub(super) async fn judge_first(stream: &TcpStream) -> Whose {
     let listening = async {
         let mut words = [0; MAX_WORDS];
         loop {
@@ -35,7 +32,7 @@ pub(super) async fn judge_first(
                 return Whose::Nobody;
             };
             let said = words.get(..length).unwrap_or_default();
-            if let Some(whose) = judge(said, &is_session) {
+            if let Some(whose) = judge(said) {
                 return whose;
             }
             // What has come stays there, so the socket does not tell when there is more.
@@ -45,9 +42,9 @@ pub(super) async fn judge_first(
     timeout(PATIENCE, listening).await.unwrap_or(Whose::Service)
 }
 
-/// Tells whose the connection is; `None` while that is not clear yet. Nothing at all is what a
-/// client has said that says no more.
-fn judge(said: &[u8], is_session: impl Fn(SessionId) -> bool) -> Option<Whose> {
+/// Tells whose the connection is on which this was `said`; `None` while that is not clear yet, at
+/// most for 2048 bytes. Nothing at all is what a client has said that says no more.
+pub fn judge(said: &[u8]) -> Option<Whose> {
     let ours = |is_ours| match is_ours {
         true => Whose::Gateway,
         false => Whose::Service,
@@ -67,11 +64,8 @@ fn judge(said: &[u8], is_session: impl Fn(SessionId) -> bool) -> Option<Whose> {
             _ => None,
         },
         [JoinPrelude::FIRST_BYTE, ..] => match said.first_chunk::<JOIN_PRELUDE_LENGTH>() {
-            Some(prelude) => {
-                let prelude = JoinPrelude::decode(prelude);
-                let is_here = prelude.is_some_and(|prelude| is_session(prelude.session));
-                Some(ours(is_here))
-            }
+            // Of whatever session: one that is not here is refused as at any port.
+            Some(prelude) => Some(ours(JoinPrelude::decode(prelude).is_some())),
             None if JoinPrelude::may_begin(said) => None,
             None => Some(Whose::Service),
         },
@@ -90,19 +84,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
-    use hawser_types::ChannelId;
+    use hawser_types::{ChannelId, SessionId};
     use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::identity::Identity;
     use crate::tls::TlsClient;
-
-    const KNOWN: SessionId = SessionId::new([1; 16]);
-
-    fn judged(said: &[u8]) -> Option<Whose> {
-        judge(said, |session| session == KNOWN)
-    }
 
     async fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -116,57 +104,56 @@ mod tests {
         let me = Identity::from_seed([1; 32]);
         let tls = TlsClient::new(&me, Identity::from_seed([2; 32]).public()).unwrap();
         let greeting = tokio::spawn(async move { tls.handshake(client).await.is_ok() });
-        assert_eq!(judge_first(&server, |_| false).await, Whose::Gateway);
+        assert_eq!(judge_first(&server).await, Whose::Gateway);
         let mut hello = vec![0; MAX_WORDS];
         let length = server.peek(&mut hello).await.unwrap();
         let hello = &hello[..length];
-        assert_eq!(judged(hello), Some(Whose::Gateway));
+        assert_eq!(judge(hello), Some(Whose::Gateway));
         for end in 1..length {
-            assert_eq!(judged(&hello[..end]), None, "{end}");
+            assert_eq!(judge(&hello[..end]), None, "{end}");
         }
         // Another protocol of the same length.
         let at = hello.windows(8).position(|it| it == b"hawser/1").unwrap();
         let mut other = hello.to_vec();
         other[at] = b'x';
-        assert_eq!(judged(&other), Some(Whose::Service));
+        assert_eq!(judge(&other), Some(Whose::Service));
         drop(server);
         assert!(!greeting.await.unwrap());
     }
 
     #[test]
-    fn a_join_is_ours_if_the_session_is_here() {
-        let prelude = |session| {
-            let channel = ChannelId::new(3);
-            JoinPrelude { session, channel }.encode()
+    fn a_join_is_ours() {
+        let prelude = JoinPrelude {
+            session: SessionId::new([1; 16]),
+            channel: ChannelId::new(3),
         };
-        assert_eq!(judged(&prelude(KNOWN)), Some(Whose::Gateway));
-        let other = judged(&prelude(SessionId::new([2; 16])));
-        assert_eq!(other, Some(Whose::Service));
-        assert_eq!(judged(&prelude(KNOWN)[..9]), None);
-        assert_eq!(judged(b"HEAD / HTTP/1.1\r\n\r\n"), Some(Whose::Service));
-        assert_eq!(judged(b"HW"), None);
+        let prelude = prelude.encode();
+        assert_eq!(judge(&prelude), Some(Whose::Gateway));
+        assert_eq!(judge(&prelude[..9]), None);
+        assert_eq!(judge(b"HEAD / HTTP/1.1\r\n\r\n"), Some(Whose::Service));
+        assert_eq!(judge(b"HW"), None);
     }
 
     #[test]
     fn all_else_is_the_services() {
         for said in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-", &[0; 40]] {
-            assert_eq!(judged(said), Some(Whose::Service), "{said:?}");
+            assert_eq!(judge(said), Some(Whose::Service), "{said:?}");
         }
         // A hello that is longer than ours ever is, and records that are none.
-        assert_eq!(judged(&[22, 3, 1, 8, 0]), Some(Whose::Service));
-        assert_eq!(judged(&[22, 3, 1, 0, 0]), Some(Whose::Service));
-        let no_hello = judged(&[22, 3, 1, 0, 4, 1, 2, 3, 4]);
+        assert_eq!(judge(&[22, 3, 1, 8, 0]), Some(Whose::Service));
+        assert_eq!(judge(&[22, 3, 1, 0, 0]), Some(Whose::Service));
+        let no_hello = judge(&[22, 3, 1, 0, 4, 1, 2, 3, 4]);
         assert_eq!(no_hello, Some(Whose::Service));
-        assert_eq!(judged(&[22, 3, 1]), None);
+        assert_eq!(judge(&[22, 3, 1]), None);
     }
 
     #[tokio::test]
     async fn whoever_waits_to_be_spoken_to_is_the_services() {
         let (mut client, server) = pair().await;
-        assert_eq!(judge_first(&server, |_| true).await, Whose::Service);
+        assert_eq!(judge_first(&server).await, Whose::Service);
         client.write_all(b"H").await.unwrap();
         server.readable().await.unwrap();
-        assert_eq!(judge_first(&server, |_| true).await, Whose::Service);
+        assert_eq!(judge_first(&server).await, Whose::Service);
     }
 
     #[tokio::test]
@@ -177,18 +164,18 @@ mod tests {
                 client.set_zero_linger().unwrap();
             }
             drop(client);
-            assert_eq!(judge_first(&server, |_| true).await, Whose::Nobody);
+            assert_eq!(judge_first(&server).await, Whose::Nobody);
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_judged(said in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
+        fn any_bytes_are_judge(said in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
             let mut record = vec![22, 3, 1];
             record.extend((said.len() as u16).to_be_bytes());
             record.extend(&said);
-            proptest::prop_assert_eq!(judged(&record), Some(Whose::Service));
-            let _ = judged(&said);
+            proptest::prop_assert_eq!(judge(&record), Some(Whose::Service));
+            let _ = judge(&said);
         }
     }
 }

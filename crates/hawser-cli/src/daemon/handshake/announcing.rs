@@ -23,7 +23,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Announces this host in the SYNs of programs, and in those that this process makes for them, for
-/// as long as it lives. Hawser's own connections say nothing.
+/// as long as it lives. Hawser's own connections say nothing, but for those that ask at the port of
+/// a service.
 pub(crate) struct Announcing {
     shared: Arc<Shared>,
     following: AbortHandle,
@@ -60,7 +61,7 @@ impl Announcing {
                 Carries::Own => None,
                 // As everywhere.
                 Carries::OfProgram => return,
-                Carries::OfProgramBonded => Some(Announcement::Bond),
+                Carries::AsksBond => Some(Announcement::Bond),
             };
             if let Err(error) = looked_at.announce_on(socket, says) {
                 tracing::debug!(%error, ?says, "a connection says what those of programs say");
@@ -76,7 +77,7 @@ impl Announcing {
         let handshakes = Handshakes {
             heard,
             are_silent: Box::new(move |to| silent.upgrade().is_some_and(|it| it.are_silent(to))),
-            answers: Arc::new(move |socket| asking.learnt_on(socket)),
+            answers: Box::new(move |socket| asking.learnt_on(socket)),
         };
         let announcing = Self {
             shared,

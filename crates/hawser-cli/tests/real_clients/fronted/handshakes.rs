@@ -80,6 +80,11 @@ fn one_program_alone_has_it_too() {
     let _running = Family::start(hawser.stderr(said));
     let said = || super::super::program::read(&stage.place.path("run.err"));
     until("one is bonded", || stage.front("connected") > 0, said);
+    let wire = Wire::tap(&stage);
+    assert_eq!(stage.fetch(OTHER, "little").out(), b"x");
+    let of_others = wire.handshakes(OTHER);
+    let asks = of_others.iter().map(|it| it.has_ours);
+    assert_eq!(asks.collect::<Vec<_>>(), [false, false], "{of_others:?}");
     server.end();
 }
 

@@ -6,9 +6,10 @@
 //!
 //! Source: BATCP §3.1.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -162,19 +163,6 @@ impl Shared {
         dialed
     }
 
-    /// The service's port at `at`, where Hawser takes further connections of the session as well.
-    fn shared_port(&self, at: SocketAddr) -> Option<SharedPort> {
-        let answers = Arc::clone(self.answers.as_ref()?);
-        let has_taken = move |socket: BorrowedFd<'_>| {
-            let outcome = answers(socket).map(|learnt| learnt.outcome);
-            matches!(outcome, Some(Outcome::Answered(answer)) if answer.bond)
-        };
-        Some(SharedPort {
-            at,
-            has_taken: Arc::new(has_taken),
-        })
-    }
-
     /// Proves this host's key, has the server prove its own, and begins the session.
     async fn begin_on(self: &Arc<Self>, taken: TakenConnection) -> Option<(Pin, BondDialer)> {
         let (at, hint, link) = (taken.at, taken.hint, taken.link);
@@ -215,13 +203,54 @@ impl Shared {
         }
         let first = FirstConnection {
             link,
-            port: self.shared_port(at),
+            port: Arc::new(ServicePort {
+                at,
+                servers: Arc::downgrade(self),
+            }),
             handshake,
         };
         let way = self
             .pool
             .begin_on_connection(at, || (self.start)(pin, identity, Some(first)));
         Some((pin, way?))
+    }
+}
+
+/// A service's port, where Hawser takes further connections of a session as well.
+struct ServicePort {
+    at: SocketAddr,
+    /// Whose sessions have this port in turn.
+    servers: Weak<Shared>,
+}
+
+impl SharedPort for ServicePort {
+    fn at(&self) -> SocketAddr {
+        self.at
+    }
+
+    fn may_ask(&self) -> bool {
+        let servers = self.servers.upgrade();
+        servers.is_some_and(|it| it.lock().takes_bonds(self.at, Instant::now()))
+    }
+
+    fn has_taken(&self, socket: BorrowedFd<'_>) -> bool {
+        let Some(servers) = self.servers.upgrade() else {
+            return false;
+        };
+        let learnt = servers.answers.as_ref().and_then(|answers| answers(socket));
+        let now = Instant::now();
+        match learnt.map(|learnt| learnt.outcome) {
+            Some(Outcome::Answered(answer)) if answer.bond => return true,
+            Some(Outcome::Answered(_)) => servers.lock().note_bond_refused(self.at, now),
+            _ => servers.lock().note_no_bond(self.at, now),
+        }
+        false
+    }
+}
+
+impl fmt::Debug for ServicePort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ServicePort").field(&self.at).finish()
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Shared {
     pub(super) servers: Mutex<Servers>,
     /// None where nobody listens to handshakes.
     pub(super) are_silent: Option<Box<AreSilent>>,
-    pub(super) answers: Option<Arc<Answers>>,
+    pub(super) answers: Option<Box<Answers>>,
     pub(super) turns: Turns,
 }
 

@@ -139,7 +139,7 @@ impl Scene {
             require_bonded,
             handshakes: speaking.then(|| Handshakes {
                 heard: hears,
-                answers: Arc::new(move |_| learnt((*answers.lock().unwrap())?)),
+                answers: Box::new(move |_| learnt((*answers.lock().unwrap())?)),
                 are_silent: Box::new(|at| at == SILENT),
             }),
         });

@@ -165,35 +165,29 @@ fn a_first_transfer_is_set_against_a_recorded_one_of_no_smaller_payload() {
 }
 
 #[test]
-fn later_connections_to_a_discovered_server_must_be_bonded_and_carry_the_sum() {
+fn connections_to_a_discovered_server_must_be_bonded_and_carry_the_sum() {
     let links = scenario(&["10ms", "10ms"], "");
     let mut found = summary(&[10.0, 10.0], 18.0, 19.1);
-    let judged = |found: &Summary| {
-        let all = of_discovered(&links, found).into_iter();
-        all.map(|it| (it.what, it.met)).collect::<Vec<_>>()
+    let met = |all: Vec<Verdict>| all.into_iter().map(|it| (it.what, it.met)).collect();
+    let judged = |found: &Summary| -> Vec<_> { met(of_discovered(&links, found)) };
+    let captured = |found: &Summary| -> Vec<_> { met(of_captured(&links, found)) };
+    let of = |which: &str, bonded, sum| {
+        let part = format!("put {which}: part that was bonded");
+        [(part, bonded), (format!("put {which}: of the sum"), sum)]
     };
-    let later = |bonded, sum| {
-        vec![
-            ("put later: part that was bonded".to_owned(), bonded),
-            ("put later: of the sum".to_owned(), sum),
-        ]
-    };
-    // Whether it was bonded is not known.
-    assert_eq!(judged(&found), later(false, true));
+    let both = |first: [(String, bool); 2], later| [first, later].concat();
+    // Whether they were bonded is not known.
+    let unknown = both(of("first", false, false), of("later", false, true));
+    assert_eq!(judged(&found), unknown);
     (found.first_bonded, found.warm_bonded) = (Some(0.0), Some(1.0));
     found.hawser_first = Some(9.8);
-    assert_eq!(judged(&found), later(true, true));
+    let over_one = both(of("first", false, false), of("later", true, true));
+    assert_eq!(judged(&found), over_one);
+    // The kernel has placed the first one.
+    assert_eq!(captured(&found), of("later", true, true));
+    (found.first_bonded, found.hawser_first) = (Some(1.0), Some(19.5));
     found.hawser_warm = Some(18.9);
-    assert_eq!(judged(&found), later(true, false));
-    // A first connection is judged once it is bonded itself.
-    found.first_bonded = Some(1.0);
-    assert_eq!(
-        judged(&found)[1],
-        ("put first: of the sum".to_owned(), false)
-    );
-    found.hawser_first = Some(19.5);
-    assert_eq!(
-        judged(&found)[1],
-        ("put first: of the sum".to_owned(), true)
-    );
+    let slow = both(of("first", true, true), of("later", true, false));
+    assert_eq!(judged(&found), slow);
+    assert_eq!(captured(&found), of("later", true, false));
 }
