@@ -118,6 +118,27 @@ fn where_syn_cookies_are_always_sent_a_session_goes_by_the_port_for_strangers() 
     server.end();
 }
 
+#[test]
+fn where_syn_cookies_begin_later_who_asks_has_the_service_all_the_same() {
+    let test = "where_syn_cookies_begin_later_who_asks_has_the_service_all_the_same";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    let server = stage.serve();
+    // As where the queue of Hawser's listener is full, and that of the service is not.
+    stage.always_send_cookies();
+    let up = stage.up(&[]);
+    stage.nginx.put("file", b"x");
+    for _ in 0..3 {
+        let done = stage.download(&up, PLAIN, "file");
+        assert_eq!(done.out(), b"x", "{}", up.log());
+    }
+    assert!(stage.server_count("front-handshakes-diverted") > 0);
+    assert_eq!(stage.counts().1, 0, "{}", server.log());
+    up.end();
+    server.end();
+}
+
 /// Not a test: a service that speaks first, once it is asked to be one.
 #[test]
 fn speaker() {
@@ -142,7 +163,7 @@ fn speaker() {
 }
 
 /// A stage for handshakes that ask; none where something is missing here, which is told.
-fn bonding(test: &str) -> Option<Stage> {
+pub(super) fn bonding(test: &str) -> Option<Stage> {
     if is_without(&["bash", "sh"], test) || !kernel_captures(test) {
         return None;
     }
@@ -151,11 +172,11 @@ fn bonding(test: &str) -> Option<Stage> {
 
 impl Stage {
     /// Connections that went over sessions with the server, and those that it passed on.
-    fn counts(&self) -> (u64, u64) {
+    pub(super) fn counts(&self) -> (u64, u64) {
         (self.front("connected"), self.front("passed-on"))
     }
 
-    fn server_count(&self, name: &str) -> u64 {
+    pub(super) fn server_count(&self, name: &str) -> u64 {
         let status = self.place.status("server").unwrap();
         status["counters"][name].as_u64().unwrap_or_default()
     }
