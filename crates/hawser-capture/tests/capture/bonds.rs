@@ -7,6 +7,7 @@ use hawser_capture::{Announcement, Bonds, Discovery, Outcome};
 
 use crate::ground::{PATIENCE, entry, eventually};
 use crate::meeting::*;
+use crate::middleboxes::nft;
 use crate::relay::Altered;
 
 #[test]
@@ -256,6 +257,63 @@ fn what_is_diverted_is_carried_whole_where_devices_join_segments() {
     }
 }
 
+#[test]
+fn where_addresses_are_translated_bonds_are_given_all_the_same() {
+    let test = "bonds::where_addresses_are_translated_bonds_are_given_all_the_same";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    // The rule is for another port. That there is one is enough to have the kernel look.
+    let rules = "table inet translation { chain to { type nat hook prerouting priority dstnat; \
+                 tcp dport 9999 redirect to :9998; }; }";
+    if let Err(reason) = meeting.ground.at_server(move || nft(rules)) {
+        return hawser_skip::skip(&format!("capture::{test}"), &reason);
+    }
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
+    let (_server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    for to in servers() {
+        let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
+        assert!(
+            matches!(outcome, Outcome::Answered(it) if it.bond),
+            "{outcome:?}"
+        );
+        exchange(near, accepted(&hawser[usize::from(to.is_ipv6())]));
+    }
+}
+
+#[test]
+fn what_a_rule_leads_to_another_port_comes_there_and_its_handshake_says_nothing() {
+    let test =
+        "bonds::what_a_rule_leads_to_another_port_comes_there_and_its_handshake_says_nothing";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    let rules = format!(
+        "table inet translation {{ chain to {{ type nat hook prerouting priority dstnat; \
+         tcp dport {PORT} redirect to :{ELSEWHERE}; }}; }}"
+    );
+    if let Err(reason) = meeting.ground.at_server(|| nft(&rules)) {
+        return hawser_skip::skip(&format!("capture::{test}"), &reason);
+    }
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
+    let (_server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    for to in servers() {
+        let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
+        assert_eq!(outcome, Outcome::Plain);
+        let far = accepted(&hawser[usize::from(to.is_ipv6())]);
+        assert_eq!(far.local_addr().unwrap().port(), ELSEWHERE);
+        exchange(near, far);
+    }
+}
+
 /// Has a connection carry more than a window, both ways.
 fn carry(near: TcpStream, far: TcpStream) {
     let sent: Vec<u8> = (0..CARRIED).map(|at| (at / 251 + at) as u8).collect();
@@ -296,6 +354,8 @@ fn with_syn_cookies_no_bond_is_promised() {
     }
 }
 
+/// Where a rule leads connections to the fronted port.
+const ELSEWHERE: u16 = 8443;
 const CARRIED: usize = 1 << 18;
 
 /// A host that the server forwards to.

@@ -92,7 +92,7 @@ fn what_takes_the_option_out_leaves_an_ordinary_connection() {
 }
 
 /// Adds rules in the calling thread's namespace; fails where the system does not know them.
-fn nft(rules: &str) -> Result<(), String> {
+pub(crate) fn nft(rules: &str) -> Result<(), String> {
     let mut command = Command::new("nft");
     let output = command.arg(rules).output();
     let output = output.map_err(|error| format!("cannot run nft: {error}"))?;
