@@ -36,6 +36,7 @@ use crate::identity::PublicKey;
 use crate::links::Link;
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
+pub use admit::accept_each;
 pub use config::{Admission, GatewayConfig};
 use half_open::Origin;
 pub use limits::AcceptLimits;
