@@ -19,7 +19,7 @@ pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
 pub(crate) use client::{Clients, Permit};
 pub use config::{DatagramOptions, GatewayConfig};
-pub use fronted::{Fronted, Shown};
+pub use fronted::{Fronted, Leads, Shown};
 pub use meeting::{MeetingPlace, MeetingStats};
 pub use policy::DestinationPolicy;
 pub use serve::Gateway;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -32,7 +33,9 @@ use crate::tun::local_route;
 /// until it has ended.
 #[derive(Debug)]
 pub struct ForeignSource {
-    ports: BTreeSet<u16>,
+    ports: Mutex<BTreeSet<u16>>,
+    /// Held while a port is added.
+    adding: tokio::sync::Mutex<()>,
     /// Loopback addresses of the families in which it works.
     works: Vec<IpAddr>,
 }
@@ -60,7 +63,8 @@ impl ForeignSource {
     /// Why it works in no family; then nothing is left behind.
     pub async fn begin(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
         let mut begun = Self {
-            ports,
+            ports: Mutex::new(ports),
+            adding: tokio::sync::Mutex::default(),
             works: Vec::new(),
         };
         let mut failed = Vec::new();
@@ -95,15 +99,50 @@ impl ForeignSource {
         let trial = trial.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
         let at = trial.local_addr();
         let at = at.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
-        let ports: Vec<u16> = self.ports.iter().copied().chain([at.port()]).collect();
+        let ports: Vec<u16> = self.lock().iter().copied().chain([at.port()]).collect();
         let tried = match add(loopback, &ports).await {
             Ok(()) => try_out(&trial, at).await,
             Err(error) => Err(error),
         };
-        if !self.ports.contains(&at.port()) {
+        if !self.has(at.port()) {
             remove(loopback, |port| port == at.port()).await;
         }
         tried
+    }
+
+    /// Sets up the way back for answers of the service at one port more.
+    ///
+    /// # Errors
+    /// What the kernel says; that there are too many ports by now.
+    pub async fn add(&self, port: u16) -> Result<(), ForeignSourceError> {
+        let _alone = self.adding.lock().await;
+        if self.has(port) {
+            return Ok(());
+        }
+        if self.lock().len() >= MAX_PORTS {
+            let problem = format!("there are rules for {MAX_PORTS} ports");
+            return Err(ForeignSourceError::Routes(problem));
+        }
+        for loopback in &self.works {
+            // What a killed daemon has left.
+            remove(*loopback, |it| it == port).await;
+            if let Err(error) = add(*loopback, &[port]).await {
+                for loopback in &self.works {
+                    remove(*loopback, |it| it == port).await;
+                }
+                return Err(error);
+            }
+        }
+        self.lock().insert(port);
+        Ok(())
+    }
+
+    fn has(&self, port: u16) -> bool {
+        self.lock().contains(&port)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u16>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether services can be shown addresses of this one's family.
@@ -117,7 +156,7 @@ impl ForeignSource {
     /// # Errors
     /// What the kernel says; that the port is none of those set up, or the family does not work.
     pub async fn connect(&self, client: IpAddr, port: u16) -> io::Result<TcpStream> {
-        if !self.ports.contains(&port) || !self.works_for(client) {
+        if !self.has(port) || !self.works_for(client) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let client = client.to_canonical();
@@ -132,7 +171,7 @@ impl ForeignSource {
     }
 
     async fn remove_own(&self, loopback: IpAddr) {
-        remove(loopback, |port| self.ports.contains(&port)).await;
+        remove(loopback, |port| self.has(port)).await;
     }
 }
 
@@ -259,6 +298,8 @@ const PREFERENCE: u32 = 5203;
 /// For documentation (RFC 5737, RFC 3849): no client has them.
 const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// More than a machine fronts, and than the rules that lead its ports elsewhere name.
+const MAX_PORTS: usize = 1024;
 const TRIAL: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

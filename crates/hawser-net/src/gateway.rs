@@ -36,6 +36,7 @@ use crate::identity::PublicKey;
 use crate::links::Link;
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
+pub use admit::accept_each;
 pub use config::{Admission, GatewayConfig};
 pub use first_words::{Whose, judge};
 use half_open::Origin;

@@ -1,9 +1,11 @@
 //! For tests only: reports of tests that cannot run on this machine, and network namespaces, with
-//! name servers in them, for tests that need their own interfaces.
+//! name servers in them, for tests that need their own interfaces. Segments of TCP are heard and
+//! sent there by hand.
 #![forbid(unsafe_code)]
 
 pub mod name_server;
 pub mod namespace;
+pub mod wire;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};

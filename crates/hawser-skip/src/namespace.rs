@@ -2,7 +2,11 @@
 //! tests do.
 
 use std::env;
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::skip;
 
@@ -73,6 +77,17 @@ pub fn ip(arguments: &str) {
         .status()
         .unwrap();
     assert!(status.success(), "ip {arguments}");
+}
+
+/// Runs `body` in the network namespace of the process `pid`, in a thread of its own. Sockets that
+/// it makes stay there.
+pub fn within<T: Send>(pid: u32, body: impl FnOnce() -> T + Send) -> T {
+    let namespace = File::open(format!("/proc/{pid}/ns/net")).unwrap();
+    let enter = move || {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        body()
+    };
+    std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
 }
 
 /// A second network namespace beside the test's own.

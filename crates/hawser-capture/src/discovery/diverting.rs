@@ -142,6 +142,12 @@ fn bind(address: IpAddr) -> io::Result<Socket> {
     let at = SocketAddr::new(address, 0);
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
+    // Where the machine translates addresses at all, the kernel takes a packet away from a socket
+    // whose addresses are not the packet's, but not from a transparent one.
+    match address {
+        IpAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
+        IpAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
+    }
     socket.bind(&at.into())?;
     Ok(socket)
 }

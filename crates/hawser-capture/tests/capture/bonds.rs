@@ -7,6 +7,8 @@ use hawser_capture::{Announcement, Bonds, Discovery, Outcome};
 
 use crate::ground::{PATIENCE, entry, eventually};
 use crate::meeting::*;
+use crate::middleboxes::nft;
+use crate::relay::Altered;
 
 #[test]
 fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
@@ -64,7 +66,7 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
 }
 
 /// Has the server's addresses known, and Hawser listen. Runs at the server.
-fn diverting(server: &mut Discovery) -> Vec<TcpListener> {
+pub(crate) fn diverting(server: &mut Discovery) -> Vec<TcpListener> {
     server
         .set_own_addresses(servers().map(|it| it.ip()))
         .unwrap();
@@ -172,7 +174,7 @@ fn filters_of_a_run_that_was_killed_are_taken_away_and_those_of_others_stay() {
     assert!(filters.1.contains("bytecode"), "{}", filters.1);
 }
 
-fn accepted(listener: &TcpListener) -> TcpStream {
+pub(crate) fn accepted(listener: &TcpListener) -> TcpStream {
     listener.set_nonblocking(true).unwrap();
     let mut stream = None;
     eventually("it arrives", || {
@@ -184,7 +186,7 @@ fn accepted(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-fn exchange(mut near: TcpStream, mut far: TcpStream) {
+pub(crate) fn exchange(mut near: TcpStream, mut far: TcpStream) {
     let mut heard = [0; 8];
     for stream in [&near, &far] {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -194,6 +196,136 @@ fn exchange(mut near: TcpStream, mut far: TcpStream) {
     far.write_all(b"answered").unwrap();
     near.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"answered");
+}
+
+#[test]
+fn what_alters_numbers_and_splits_segments_on_the_way_changes_nothing() {
+    let test = "bonds::what_alters_numbers_and_splits_segments_on_the_way_changes_nothing";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    let altered = Altered {
+        shift: [0x9000_0000, 0x7fff_ff00],
+        most: 500,
+    };
+    let _relay = meeting.ground.relay("west", altered);
+    let (mut server, service) = meeting.fronted(Bonds::Diverted);
+    let (server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    for to in servers() {
+        for says in [Announcement::Bond, Announcement::BondAsInPaper] {
+            let (near, outcome) = meeting.connect_saying(says, "west", to);
+            assert!(
+                matches!(outcome, Outcome::Answered(it) if it.bond),
+                "{outcome:?}"
+            );
+            carry(near, accepted(&hawser[usize::from(to.is_ipv6())]));
+        }
+        let (near, outcome) = meeting.connect_saying(Announcement::There, "west", to);
+        assert!(
+            matches!(outcome, Outcome::Answered(it) if !it.bond),
+            "{outcome:?}"
+        );
+        carry(near, accepted(&service));
+    }
+    assert_eq!(server.counts().unwrap().diverted, 4);
+}
+
+#[test]
+fn what_is_diverted_is_carried_whole_where_devices_join_segments() {
+    let test = "bonds::what_is_diverted_is_carried_whole_where_devices_join_segments";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
+    let (_server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    for to in servers() {
+        meeting.wire.segments(PORT);
+        let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
+        assert!(matches!(outcome, Outcome::Answered(it) if it.bond));
+        carry(near, accepted(&hawser[usize::from(to.is_ipv6())]));
+        let segments = meeting.wire.segments(PORT);
+        let longest = segments.iter().map(|it| it.payload.len()).max();
+        assert!(longest > Some(1500), "they are joined here: {longest:?}");
+    }
+}
+
+#[test]
+fn where_addresses_are_translated_bonds_are_given_all_the_same() {
+    let test = "bonds::where_addresses_are_translated_bonds_are_given_all_the_same";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    // The rule is for another port. That there is one is enough to have the kernel look.
+    let rules = "table inet translation { chain to { type nat hook prerouting priority dstnat; \
+                 tcp dport 9999 redirect to :9998; }; }";
+    if let Err(reason) = meeting.ground.at_server(move || nft(rules)) {
+        return hawser_skip::skip(&format!("capture::{test}"), &reason);
+    }
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
+    let (_server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    for to in servers() {
+        let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
+        assert!(
+            matches!(outcome, Outcome::Answered(it) if it.bond),
+            "{outcome:?}"
+        );
+        exchange(near, accepted(&hawser[usize::from(to.is_ipv6())]));
+    }
+}
+
+#[test]
+fn what_a_rule_leads_to_another_port_comes_there_and_its_handshake_says_nothing() {
+    let test =
+        "bonds::what_a_rule_leads_to_another_port_comes_there_and_its_handshake_says_nothing";
+    let Some(mut meeting) = Meeting::new(test) else {
+        return;
+    };
+    let rules = format!(
+        "table inet translation {{ chain to {{ type nat hook prerouting priority dstnat; \
+         tcp dport {PORT} redirect to :{ELSEWHERE}; }}; }}"
+    );
+    if let Err(reason) = meeting.ground.at_server(|| nft(&rules)) {
+        return hawser_skip::skip(&format!("capture::{test}"), &reason);
+    }
+    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
+    let (_server, hawser) = meeting.ground.at_server(move || {
+        let hawser = diverting(&mut server);
+        server.divert_on("west").unwrap();
+        (server, hawser)
+    });
+    for to in servers() {
+        let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
+        assert_eq!(outcome, Outcome::Plain);
+        let far = accepted(&hawser[usize::from(to.is_ipv6())]);
+        assert_eq!(far.local_addr().unwrap().port(), ELSEWHERE);
+        exchange(near, far);
+    }
+}
+
+/// Has a connection carry more than a window, both ways.
+fn carry(near: TcpStream, far: TcpStream) {
+    let sent: Vec<u8> = (0..CARRIED).map(|at| (at / 251 + at) as u8).collect();
+    for (mut from, mut to) in [(&near, &far), (&far, &near)] {
+        to.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut heard = vec![0; sent.len()];
+        std::thread::scope(|scope| {
+            scope.spawn(|| from.write_all(&sent).unwrap());
+            to.read_exact(&mut heard).unwrap();
+        });
+        assert!(heard == sent);
+    }
 }
 
 #[test]
@@ -221,6 +353,10 @@ fn with_syn_cookies_no_bond_is_promised() {
         assert_eq!(ended.map_err(|error| error.kind()), Err(reset));
     }
 }
+
+/// Where a rule leads connections to the fronted port.
+const ELSEWHERE: u16 = 8443;
+const CARRIED: usize = 1 << 18;
 
 /// A host that the server forwards to.
 const BEHIND: &str = "10.99.77.2";

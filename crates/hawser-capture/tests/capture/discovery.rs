@@ -5,13 +5,13 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use hawser_capture::{Announcement, Bonds, CaptureError, Discovery, Outcome};
+use hawser_skip::wire::{Flag, Segment};
 use hawser_wire::{Offer, OfferForm, SynOption};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::ground::*;
 use crate::meeting::*;
 use crate::stage::turns;
-use crate::wire::Segment;
 
 #[test]
 fn a_server_that_can_bond_says_so_in_the_handshake_and_nowhere_else() {
@@ -195,10 +195,10 @@ fn data_has_no_option() {
             near.read_exact(&mut heard).unwrap();
         }
         let segments = meeting.wire.segments(PORT);
-        let data = segments.iter().filter(|it| it.payload > 0);
+        let data = segments.iter().filter(|it| !it.payload.is_empty());
         assert!(data.count() >= 20);
         let with_option = segments.iter().filter(|it| it.option().is_some());
-        assert!(with_option.clone().all(|it| it.syn));
+        assert!(with_option.clone().all(|it| it.has(Flag::Syn)));
         assert_eq!(with_option.count(), 2);
         assert!(matches!(meeting.next().outcome, Outcome::Answered(_)));
     }

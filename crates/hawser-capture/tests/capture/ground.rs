@@ -2,16 +2,16 @@
 //! follow commands.
 #![allow(dead_code, reason = "each test uses its own part")]
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use hawser_capture::{Capture, CaptureError, LinkEntry, RunGroup, Settings};
-use hawser_skip::namespace::{Neighbour, no_ip};
+use hawser_skip::namespace::{Neighbour, no_ip, within};
 use hawser_types::{LinkIndex, Rate};
+
+use crate::relay::{Altered, Relay};
 
 /// The server's addresses, behind both links.
 pub(crate) const SERVER4: &str = "10.99.9.9";
@@ -64,9 +64,35 @@ impl Ground {
             "link add {name} type veth peer name {name} netns {pid}"
         ));
         ground_side(number, name);
+        self.server_side(number, name);
+    }
+
+    fn server_side(&self, number: usize, name: &str) {
         self.ip(&format!("link set {name} up"));
         self.ip(&format!("addr add 10.99.{number}.1/24 dev {name}"));
         self.ip(&format!("addr add fd99:{number}::1/64 dev {name} nodad"));
+    }
+
+    /// Puts a machine into a link that alters what passes it.
+    pub(crate) fn relay(&self, name: &str, altered: Altered) -> Relay {
+        let number = LINKS.iter().position(|it| *it == name).unwrap() + 1;
+        ip(&format!("link del {name}"));
+        let machine = Neighbour::start();
+        let (between, server) = (machine.process(), self.server.id());
+        ip(&format!(
+            "link add {name} type veth peer name near netns {between}"
+        ));
+        machine.ip(&format!(
+            "link add far type veth peer name {name} netns {server}"
+        ));
+        // It has no address, not even one that it makes.
+        for end in ["near", "far"] {
+            machine.ip(&format!("link set {end} addrgenmode none"));
+            machine.ip(&format!("link set {end} up"));
+        }
+        self.server_side(number, name);
+        ground_side(number, name);
+        Relay::begin(machine, altered)
     }
 
     /// Runs `ip` at the server.
@@ -81,10 +107,7 @@ impl Ground {
     }
 
     /// Runs a function in the server's namespace.
-    pub(crate) fn at_server<T: Send + 'static>(
-        &self,
-        body: impl FnOnce() -> T + Send + 'static,
-    ) -> T {
+    pub(crate) fn at_server<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
         within(self.server.id(), body)
     }
 
@@ -132,18 +155,6 @@ impl Ground {
 pub(crate) struct Behind {
     pub(crate) listener: TcpListener,
     _host: Neighbour,
-}
-
-/// Runs a function in the network namespace of a process.
-fn within<T: Send + 'static>(pid: u32, body: impl FnOnce() -> T + Send + 'static) -> T {
-    let namespace = File::open(format!("/proc/{pid}/ns/net")).unwrap();
-    let enter = move || {
-        // SAFETY: the descriptor is open; only this thread moves.
-        let code = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-        assert_eq!(code, 0);
-        body()
-    };
-    std::thread::spawn(enter).join().unwrap()
 }
 
 impl Drop for Ground {

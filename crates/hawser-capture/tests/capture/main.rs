@@ -10,9 +10,10 @@ mod middleboxes;
 mod names;
 mod placing;
 mod puppet_body;
+mod relay;
 mod rules;
 mod stage;
-mod wire;
+mod strange;
 
 /// Not a test: the puppet's main function.
 #[test]

@@ -8,11 +8,11 @@ use hawser_capture::{
     Announcement, Bonds, CaptureError, Discoveries, Discovery, FrontedPort, Learnt, Outcome,
     own_group,
 };
+use hawser_skip::wire::{Flag, Segment, Wire};
 use hawser_wire::KeyHint;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::ground::*;
-use crate::wire::{Segment, Wire};
 
 pub(crate) const PORT: u16 = 443;
 pub(crate) const HINT: KeyHint = KeyHint(*b"key-hint");
@@ -57,7 +57,7 @@ impl Meeting {
             client,
             runtime,
             learnt,
-            wire: Wire::new(),
+            wire: Wire::new().unwrap(),
         })
     }
 
@@ -153,7 +153,9 @@ pub(crate) fn servers() -> [SocketAddr; 2] {
 
 /// Kinds of the segments of a connection that is ended by a reset.
 pub(crate) fn assert_usual(segments: &[Segment]) {
-    let flags: Vec<_> = segments.iter().map(|it| (it.syn, it.ack)).collect();
+    let flags: Vec<_> = (segments.iter())
+        .map(|it| (it.has(Flag::Syn), it.has(Flag::Ack)))
+        .collect();
     let usual = [(true, false), (true, true), (false, true), (false, true)];
     assert_eq!(flags, usual, "SYN, SYN-ACK, ACK, RST and ACK");
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use hawser_capture::{Announcement, Bonds, Middleboxes, Outcome};
+use hawser_skip::wire::{Flag, Segment};
 use hawser_types::Instant;
 use socket2::{Domain, Socket, Type};
 
@@ -29,7 +30,8 @@ fn what_drops_the_option_costs_one_repetition_once() {
     let mut boxes = Middleboxes::default();
     for to in servers() {
         let segments = meeting.connect(to);
-        let syns: Vec<_> = segments.iter().filter(|it| it.syn && !it.ack).collect();
+        let is_syn = |it: &&Segment| it.has(Flag::Syn) && !it.has(Flag::Ack);
+        let syns: Vec<_> = segments.iter().filter(is_syn).collect();
         assert_eq!(syns.len(), 2, "it was repeated once");
         assert!(syns[0].option().is_some() && syns[1].option().is_none());
         let repeated = meeting.next();
@@ -90,7 +92,7 @@ fn what_takes_the_option_out_leaves_an_ordinary_connection() {
 }
 
 /// Adds rules in the calling thread's namespace; fails where the system does not know them.
-fn nft(rules: &str) -> Result<(), String> {
+pub(crate) fn nft(rules: &str) -> Result<(), String> {
     let mut command = Command::new("nft");
     let output = command.arg(rules).output();
     let output = output.map_err(|error| format!("cannot run nft: {error}"))?;

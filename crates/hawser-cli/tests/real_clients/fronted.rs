@@ -3,6 +3,7 @@
 mod attacks;
 mod bonds;
 mod handshakes;
+mod strangers;
 
 use std::process::Command;
 

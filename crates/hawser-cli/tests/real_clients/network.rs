@@ -37,6 +37,11 @@ impl Namespace {
         command
     }
 
+    /// A process there.
+    pub(crate) fn process(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Runs `ip` there with these arguments, separated by blanks.
     pub(crate) fn ip(&self, arguments: &str) {
         let status = self.command("ip").args(arguments.split(' ')).status();

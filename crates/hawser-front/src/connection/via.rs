@@ -77,7 +77,16 @@ impl Via for TcpVia {
             carries: Carries::AsksBond,
             ..self.options.clone()
         };
-        Ok(connect_on_link(Some(link), address, &options).await?)
+        match connect_on_link(Some(link), address, &options).await {
+            Ok(stream) => Ok(stream),
+            Err(error) => match io::Error::from(error) {
+                // Hawser there has answered with a SYN cookie, which the service does not know.
+                error if error.kind() == io::ErrorKind::ConnectionReset => {
+                    self.connect(Some(link), address).await
+                }
+                error => Err(error),
+            },
+        }
     }
 }
 

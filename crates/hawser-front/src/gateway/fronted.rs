@@ -1,6 +1,7 @@
 //! Services of this machine that hosts reach without having enrolled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::bind::SocketOptions;
+use hawser_net::bind::{SocketOptions, original_destination};
 use hawser_net::foreign_source::ForeignSource;
 use hawser_net::gateway::{Ends, Incoming, network_of, source_of};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
@@ -42,9 +44,21 @@ pub struct Fronted {
     machine: ThisMachine,
     /// The time for which clients may keep this host's key.
     pin: Duration,
+    led_elsewhere: watch::Sender<BTreeSet<u16>>,
     clients: Arc<Clients>,
     relay: RelayOptions,
     counters: Arc<GatewayCounters>,
+}
+
+/// Where a connection leads that wants a bond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// To a fronted port.
+    ToFronted,
+    /// To another port, by a rule of this machine, although it was for this fronted one.
+    Elsewhere(u16),
+    /// To nothing that is fronted.
+    Nowhere,
 }
 
 /// How a service is shown the client's address.
@@ -70,6 +84,7 @@ impl Fronted {
             shown,
             machine,
             pin,
+            led_elsewhere: watch::Sender::default(),
             clients: Clients::new(limits),
             relay: RelayOptions {
                 idle_timeout: Some(IDLE_TIMEOUT),
@@ -96,10 +111,22 @@ impl Fronted {
         }
     }
 
-    /// Tells whether a connection came to a fronted port.
-    pub fn leads_to(&self, stream: &TcpStream) -> bool {
-        let local = stream.local_addr();
-        local.is_ok_and(|local| self.shown.contains_key(&local.port()))
+    /// Tells where a connection leads that came to a listener for connections that want a bond.
+    pub fn leads(&self, stream: &TcpStream) -> Leads {
+        let is_fronted = |at: SocketAddr| self.shown.contains_key(&at.port());
+        if stream.local_addr().is_ok_and(is_fronted) {
+            return Leads::ToFronted;
+        }
+        match original_destination(stream).filter(|meant| is_fronted(*meant)) {
+            Some(meant) => Leads::Elsewhere(meant.port()),
+            // What connects on this machine to the listener's own port.
+            None => Leads::Nowhere,
+        }
+    }
+
+    /// The fronted ports that rules of this machine lead to other ports, as they become known.
+    pub fn led_elsewhere(&self) -> watch::Receiver<BTreeSet<u16>> {
+        self.led_elsewhere.subscribe()
     }
 
     /// Tells whether each service can be shown clients with addresses of this one's family.
@@ -113,16 +140,43 @@ impl Fronted {
     /// Carries a connection to a fronted port to its service, as it is, to its end; unless it
     /// begins with the greeting of a session after all, too late. The service sees the same client
     /// as it would without this.
-    pub async fn pass_on(&self, mut stream: TcpStream) {
+    pub async fn pass_on(&self, stream: TcpStream) {
+        if let Some(ends) = ends_of(&stream) {
+            let connecting = self.connect_to(ends, ends.local.port());
+            self.carry(stream, ends, connecting).await;
+        }
+    }
+
+    /// Carries a connection that was for the fronted port `meant` to the port to which a rule of
+    /// this machine leads it. From now on it is known that there is such a rule.
+    pub async fn pass_on_elsewhere(&self, stream: TcpStream, meant: u16) {
         let Some(ends) = ends_of(&stream) else {
             return;
         };
+        let port = ends.local.port();
+        if self.led_elsewhere.send_if_modified(|all| all.insert(meant)) {
+            tracing::warn!(
+                "a rule of address translation leads port {meant} to port {port}: connections to \
+                 port {meant} have no bond from their beginning, and its service is not reached \
+                 over sessions; where port {port} is open to all, front that one"
+            );
+        }
+        let connecting = self.connect_elsewhere(ends, meant);
+        self.carry(stream, ends, connecting).await;
+    }
+
+    async fn carry(
+        &self,
+        mut stream: TcpStream,
+        ends: Ends,
+        connecting: impl Future<Output = Result<(TcpStream, Permit), DialError>>,
+    ) {
         if let Err(error) = SocketOptions::default().apply(&stream) {
             debug!(%error, "the kernel refuses a socket option");
         }
         self.counters.passed_on.fetch_add(1, Ordering::Relaxed);
         let _present = Present::new(&self.counters.current);
-        match self.connect_to(ends, ends.local.port()).await {
+        match connecting.await {
             Ok((service, _permit)) => {
                 relay(
                     Late::new(stream).into(),
@@ -150,8 +204,44 @@ impl Fronted {
     }
 
     async fn connect_to(&self, ends: Ends, port: u16) -> Result<(TcpStream, Permit), DialError> {
-        let client = ends.remote.ip().to_canonical();
         let shown = self.shown.get(&port).ok_or(DialError::RefusedByPolicy)?;
+        let connecting = async {
+            match shown {
+                Shown::AsSource(source) => source.connect(ends.remote.ip(), port).await,
+                Shown::ByProxyProtocol(at) => by_proxy_protocol(ends, port, *at).await,
+            }
+        };
+        self.admit(ends, connecting).await
+    }
+
+    /// Connects to where a connection for the fronted port `meant` was led.
+    async fn connect_elsewhere(
+        &self,
+        ends: Ends,
+        meant: u16,
+    ) -> Result<(TcpStream, Permit), DialError> {
+        let shown = self.shown.get(&meant).ok_or(DialError::RefusedByPolicy)?;
+        let port = ends.local.port();
+        let connecting = async {
+            match shown {
+                Shown::AsSource(source) => {
+                    source.add(port).await.map_err(io::Error::other)?;
+                    source.connect(ends.remote.ip(), port).await
+                }
+                // The service is the one that takes the protocol there.
+                Shown::ByProxyProtocol(at) => by_proxy_protocol(ends, meant, *at).await,
+            }
+        };
+        self.admit(ends, connecting).await
+    }
+
+    /// Connects to a service as `connecting` does, where the client may have one connection more.
+    async fn admit(
+        &self,
+        ends: Ends,
+        connecting: impl Future<Output = io::Result<TcpStream>>,
+    ) -> Result<(TcpStream, Permit), DialError> {
+        let client = ends.remote.ip().to_canonical();
         if self.machine.has(client) {
             debug!(%client, "services would take it for this machine");
             return Err(DialError::RefusedByPolicy);
@@ -164,12 +254,6 @@ impl Fronted {
             self.counters.limited.add(reason);
             DialError::LimitReached
         })?;
-        let connecting = async {
-            match shown {
-                Shown::AsSource(source) => source.connect(client, port).await,
-                Shown::ByProxyProtocol(at) => by_proxy_protocol(ends, port, *at).await,
-            }
-        };
         match timeout(DEFAULT_CONNECT_TIMEOUT, connecting).await {
             Ok(Ok(service)) => Ok((service, permit)),
             Ok(Err(error)) if error.kind() == io::ErrorKind::Unsupported => {

@@ -1,7 +1,9 @@
 //! From a TCP connection of any host to a session or a channel.
 
+use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -33,10 +35,24 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     if let Err(error) = bind::defer_accept(&listener, DEFERRED) {
         tracing::debug!(%error, "silent connections are accepted at once");
     }
+    let takes = |stream, remote: SocketAddr| {
+        enter(&shared, stream, remote, Origin::Address(remote.ip()));
+        ControlFlow::Continue(())
+    };
+    accept_each(listener, takes).await;
+}
+
+/// Accepts connections, and gives each to `takes`, until that breaks off.
+pub async fn accept_each(
+    listener: TcpListener,
+    mut takes: impl FnMut(TcpStream, SocketAddr) -> ControlFlow<()>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                enter(&shared, stream, remote, Origin::Address(remote.ip()));
+                if takes(stream, remote).is_break() {
+                    return;
+                }
             }
             Err(error) => {
                 // Out of descriptors, mostly: others need time to free some.
@@ -65,43 +81,43 @@ pub(super) async fn share(
     let origin = Origin::Address(remote.ip());
     let place = shared.half_open.enter(origin, Instant::now());
     shared.count(|counters| counters.connections += 1);
-    let judging = async {
-        timeout(LINE_PATIENCE, place.ready()).await.ok()?;
-        Some(first_words::judge_first(&stream).await)
-    };
-    let judged = tokio::select! {
-        judged = judging => judged,
-        () = place.displaced() => None,
-    };
-    match judged {
-        Some(Whose::Gateway) => {
+    let judging = first_words::judge_first(&stream);
+    match in_place(shared, &place, remote, judging).await? {
+        Whose::Gateway => {
             tokio::spawn(admit(Arc::clone(shared), stream, remote, place));
             None
         }
-        Some(Whose::Service) => Some(stream),
-        Some(Whose::Nobody) => None,
-        None => {
-            tracing::debug!(%remote, "no place for it");
-            shared.count(|counters| counters.limited += 1);
-            None
-        }
+        Whose::Service => Some(stream),
+        Whose::Nobody => None,
     }
 }
 
 async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {
-    let enter = async {
-        match timeout(LINE_PATIENCE, place.ready()).await {
-            Ok(()) => let_in(&shared, stream, remote, &place).await,
-            Err(_) => shared.count(|counters| counters.limited += 1),
-        }
+    let entering = let_in(&shared, stream, remote, &place);
+    in_place(&shared, &place, remote, entering).await;
+}
+
+/// Does `work` once a stranger's connection has its place, for as long as it has it; `None` where
+/// it gets none in time, or a newcomer takes it.
+async fn in_place<T>(
+    shared: &Shared,
+    place: &Place,
+    remote: SocketAddr,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let working = async {
+        timeout(LINE_PATIENCE, place.ready()).await.ok()?;
+        Some(work.await)
     };
-    tokio::select! {
-        () = enter => {}
-        () = place.displaced() => {
-            tracing::debug!(%remote, "a newcomer takes its place");
-            shared.count(|counters| counters.limited += 1);
-        }
+    let done = tokio::select! {
+        done = working => done,
+        () = place.displaced() => None,
+    };
+    if done.is_none() {
+        tracing::debug!(%remote, "no place for it");
+        shared.count(|counters| counters.limited += 1);
     }
+    done
 }
 
 /// Finds out who a connection comes from, and gives it to a session. May be cancelled.

@@ -132,7 +132,7 @@ fn answer(
     // A service takes clients of another family itself, whom it can't be shown by this.
     let families = LOOPBACK.into_iter().filter(|it| fronted.works_for(*it));
     let families: Vec<IpAddr> = families.collect();
-    let ports = ports.iter().copied().collect();
+    let ports = (ports.iter().copied().collect(), fronted.led_elsewhere());
     match Answering::start(ports, key, (links.clone(), own), &families) {
         Ok((answering, listeners)) => (Some(answering), listeners),
         Err(error) => {

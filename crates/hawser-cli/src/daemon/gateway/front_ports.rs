@@ -5,11 +5,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use hawser_front::gateway::Fronted;
-use hawser_net::gateway::Gateway;
+use hawser_front::gateway::{Fronted, Leads};
+use hawser_net::gateway::{Gateway, accept_each};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
@@ -40,33 +40,27 @@ impl Drop for FrontPorts {
 }
 
 async fn accept(listener: TcpListener, gateway: Weak<Gateway>, fronted: Arc<Fronted>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, remote)) => {
-                let Some(gateway) = gateway.upgrade() else {
-                    return;
-                };
-                tokio::spawn(lead(stream, remote, gateway, Arc::clone(&fronted)));
-            }
-            Err(error) => {
-                // Out of descriptors, mostly: others need time to free some.
-                tracing::warn!(%error, "can't accept connections that want a bond");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+    let takes = |stream, remote| match gateway.upgrade() {
+        Some(gateway) => {
+            tokio::spawn(lead(stream, remote, gateway, Arc::clone(&fronted)));
+            ControlFlow::Continue(())
         }
-    }
+        None => ControlFlow::Break(()),
+    };
+    accept_each(listener, takes).await;
 }
 
 async fn lead(stream: TcpStream, remote: SocketAddr, gateway: Arc<Gateway>, fronted: Arc<Fronted>) {
-    // What connects on this machine to the listener's own port.
-    if !fronted.leads_to(&stream) {
-        return;
-    }
-    let shared = gateway.share(stream, remote).await;
-    drop(gateway);
-    if let Some(stream) = shared {
-        fronted.pass_on(stream).await;
+    match fronted.leads(&stream) {
+        Leads::ToFronted => {
+            let shared = gateway.share(stream, remote).await;
+            drop(gateway);
+            if let Some(stream) = shared {
+                fronted.pass_on(stream).await;
+            }
+        }
+        // Its handshake has promised nothing.
+        Leads::Elsewhere(meant) => fronted.pass_on_elsewhere(stream, meant).await,
+        Leads::Nowhere => {}
     }
 }
-
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

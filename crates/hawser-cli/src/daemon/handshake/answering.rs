@@ -23,12 +23,13 @@ pub(crate) struct Answering {
 pub(crate) struct AnswerCounts(Weak<Mutex<Discovery>>);
 
 impl Answering {
-    /// Begins, for services at these `ports`; clients will meet `key`. Listeners that can't be
+    /// Begins, for services at these `ports`; clients will meet `key`. Connections to those of them
+    /// that rules of the machine lead to other ports have no bond. Listeners that can't be
     /// reached any more are named in the log. Returns the listeners for connections that want a
     /// bond, too, which come to the services' ports and to addresses of `own`, each at one of these
     /// loopback addresses for its family; none where there can't be any.
     pub(crate) fn start(
-        ports: BTreeSet<u16>,
+        (ports, led_elsewhere): (BTreeSet<u16>, watch::Receiver<BTreeSet<u16>>),
         key: &PublicKey,
         (links, own): (watch::Receiver<Arc<Vec<Link>>>, &OwnAddresses),
         families: &[IpAddr],
@@ -42,6 +43,7 @@ impl Answering {
         let mut answers = Answers {
             discovery: Arc::clone(&discovery),
             ports,
+            led_elsewhere,
             key_hint: key.hint(),
             bonds: match listeners.is_empty() {
                 true => Bonds::Refused,
@@ -92,6 +94,8 @@ impl Drop for Answering {
 struct Answers {
     discovery: Arc<Mutex<Discovery>>,
     ports: BTreeSet<u16>,
+    /// Those of them whose connections come to other ports.
+    led_elsewhere: watch::Receiver<BTreeSet<u16>>,
     key_hint: KeyHint,
     bonds: Bonds,
     interfaces: Interfaces,
@@ -102,11 +106,15 @@ impl Answers {
     /// Answers as links and addresses are now.
     fn update(&mut self, links: &[Link]) -> Result<(), CaptureError> {
         let interfaces = super::interfaces(links);
+        let led_elsewhere = self.led_elsewhere.borrow_and_update().clone();
         let fronted = self.ports.iter().map(|port| FrontedPort {
             port: *port,
             interfaces,
             key_hint: self.key_hint,
-            bonds: self.bonds,
+            bonds: match led_elsewhere.contains(port) {
+                true => Bonds::Refused,
+                false => self.bonds,
+            },
         });
         let mut discovery = lock(&self.discovery);
         if self.bonds == Bonds::Diverted {
@@ -131,6 +139,7 @@ impl Answers {
             let changed = tokio::select! {
                 changed = links.changed() => changed,
                 changed = address => changed,
+                changed = self.led_elsewhere.changed() => changed,
             };
             if changed.is_err() {
                 return;

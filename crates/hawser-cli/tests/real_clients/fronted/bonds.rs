@@ -6,9 +6,9 @@ use std::process::Stdio;
 
 use super::super::clients::{is_without, noise, run};
 use super::super::network::{Namespace, SERVER};
-use super::super::program::{Daemon, kernel_captures};
+use super::super::program::{Daemon, kernel_captures, until};
 use super::handshakes::Ended;
-use super::{FILE, PLAIN, SPEAKS_FIRST, Stage};
+use super::{FILE, OTHER, PLAIN, SPEAKS_FIRST, Stage};
 
 #[test]
 fn the_first_connection_to_a_server_never_met_goes_over_both_links() {
@@ -140,6 +140,67 @@ fn where_syn_cookies_are_always_sent_a_session_goes_by_the_port_for_strangers() 
     server.end();
 }
 
+#[test]
+fn where_syn_cookies_begin_later_who_asks_has_the_service_all_the_same() {
+    let test = "where_syn_cookies_begin_later_who_asks_has_the_service_all_the_same";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    let server = stage.serve();
+    // As where the queue of Hawser's listener is full, and that of the service is not.
+    stage.always_send_cookies();
+    let up = stage.up(&[]);
+    stage.nginx.put("file", b"x");
+    for _ in 0..3 {
+        let done = stage.download(&up, PLAIN, "file");
+        assert_eq!(done.out(), b"x", "{}", up.log());
+    }
+    assert!(stage.server_count("front-handshakes-diverted") > 0);
+    assert_eq!(stage.counts().1, 0, "{}", server.log());
+    up.end();
+    server.end();
+}
+
+#[test]
+fn what_asks_at_a_port_that_a_rule_leads_elsewhere_has_the_service_there() {
+    let test = "what_asks_at_a_port_that_a_rule_leads_elsewhere_has_the_service_there";
+    let Some(stage) = bonding(test) else {
+        return;
+    };
+    let rule = format!(
+        "table ip elsewhere {{ chain to {{ type nat hook prerouting priority dstnat; \
+         tcp dport {PLAIN} redirect to :{OTHER}; }}; }}"
+    );
+    let nft = stage.network.server.command("nft").arg(rule).output();
+    if !nft.is_ok_and(|output| output.status.success()) {
+        let reason = "no nftables that translate addresses";
+        return hawser_skip::skip(&format!("real_clients::{test}"), reason);
+    }
+    let (server, up) = (stage.serve(), stage.up(&[]));
+    let content = noise(1, FILE / 8);
+    stage.nginx.put("first", &content);
+    stage.nginx.put("later", b"x");
+    assert!(stage.download(&up, PLAIN, "first").out() == content);
+    assert_eq!(stage.counts(), (0, 1), "{}\n{}", up.log(), server.log());
+    let line = stage.nginx.logged(&["GET /first "]);
+    let is_clients = |address| line.contains(&format!(" {address} "));
+    assert!(is_clients("10.7.1.2") || is_clients("10.7.2.2"), "{line}");
+    let told = format!("leads port {PLAIN} to port {OTHER}");
+    assert!(server.log().contains(&told), "{}", server.log());
+    // Once that is known the kernel leads them by itself.
+    let is_left_alone = || {
+        let before = stage.counts();
+        assert_eq!(stage.download(&up, PLAIN, "later").out(), b"x");
+        stage.counts() == before
+    };
+    until("it is left alone", is_left_alone, || server.log());
+    up.end();
+    server.end();
+    let rules = stage.network.server.command("ip").arg("rule").output();
+    let rules = String::from_utf8(rules.unwrap().stdout).unwrap();
+    assert!(!rules.contains("sport"), "{rules}");
+}
+
 /// Not a test: a service that speaks first, once it is asked to be one.
 #[test]
 fn speaker() {
@@ -164,7 +225,7 @@ fn speaker() {
 }
 
 /// A stage for handshakes that ask; none where something is missing here, which is told.
-fn bonding(test: &str) -> Option<Stage> {
+pub(super) fn bonding(test: &str) -> Option<Stage> {
     if is_without(&["bash", "sh"], test) || !kernel_captures(test) {
         return None;
     }
@@ -173,11 +234,11 @@ fn bonding(test: &str) -> Option<Stage> {
 
 impl Stage {
     /// Connections that went over sessions with the server, and those that it passed on.
-    fn counts(&self) -> (u64, u64) {
+    pub(super) fn counts(&self) -> (u64, u64) {
         (self.front("connected"), self.front("passed-on"))
     }
 
-    fn server_count(&self, name: &str) -> u64 {
+    pub(super) fn server_count(&self, name: &str) -> u64 {
         let status = self.place.status("server").unwrap();
         status["counters"][name].as_u64().unwrap_or_default()
     }

@@ -251,7 +251,7 @@ fn captured(test: &str) -> Option<Stage> {
 
 impl Stage {
     /// Downloads a file as a program that knows nothing of Hawser.
-    fn fetch(&self, port: u16, file: &str) -> Done {
+    pub(super) fn fetch(&self, port: u16, file: &str) -> Done {
         self.curl(&[], &format!("http://{SERVER}:{port}/{file}"))
     }
 
