@@ -197,7 +197,7 @@ impl Stage {
     }
 
     /// Has options taken out from now on, in place of what was before; says so where that can't be.
-    fn strips(&self, at: &Namespace, rules: &str, test: &str) -> bool {
+    pub(super) fn strips(&self, at: &Namespace, rules: &str, test: &str) -> bool {
         let rules = format!("flush ruleset; table inet middlebox {{ {rules}; }}");
         let nft = at.command("nft").arg(rules).output();
         let strips = nft.is_ok_and(|output| output.status.success());
