@@ -172,7 +172,9 @@ impl Shared {
             }
             Err(error @ DialError::GatewayUnavailable) => {
                 // Perhaps another address of the name has it.
-                watched.proved.lock().await.take();
+                if let Ok(mut proved) = watched.proved.try_lock() {
+                    *proved = None;
+                }
                 if self.pool.running((address, key)).is_none() {
                     self.pool.give_up((address, key));
                 }
@@ -190,7 +192,11 @@ impl Shared {
         keys: &BTreeSet<PublicKey>,
     ) -> Result<(IpAddr, PublicKey), Refusal> {
         // Of several connections at once, one asks.
-        let mut proved = watched.proved.lock().await;
+        let turn = timeout(ASK_PATIENCE, watched.proved.lock()).await;
+        let mut proved = turn.map_err(|_| Refusal::NotReached {
+            port: self.port,
+            error: DialError::TimedOut,
+        })?;
         if let Some((address, key)) = *proved
             && keys.contains(&key)
             && self.pool.has(&(address, key))
