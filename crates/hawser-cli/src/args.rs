@@ -34,7 +34,7 @@ use shared::{link_name, network, socket_address};
 pub(crate) use directory::{DirectoryArgs, RegistrationArgs};
 pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
-pub(crate) use front::{DiscoveryArgs, FrontArgs};
+pub(crate) use front::{DiscoveryArgs, FrontArgs, VouchedArgs, VoucherArgs};
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use peers::{KeySource, PeersAction, PeersArgs};
@@ -142,6 +142,8 @@ pub(crate) enum Command {
     Receive(ReceiveArgs),
     /// Make an invite to the gateway of this state directory; list them, or revoke one
     Invite(InviteArgs),
+    /// Print the file by which the owner of this machine vouches for its key
+    Voucher(VoucherArgs),
     /// List the hosts that are known by name and the clients of this gateway, or change who is
     Peers(PeersArgs),
     /// Show what the running daemon is doing
@@ -304,6 +306,9 @@ pub(crate) struct UpArgs {
     /// Servers that were never met.
     #[command(flatten)]
     pub(crate) discovery: DiscoveryArgs,
+    /// Names that are held to vouchers.
+    #[command(flatten)]
+    pub(crate) vouched: VouchedArgs,
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7480
     #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
     pub(crate) web: Option<SocketAddr>,
@@ -479,6 +484,7 @@ impl UpArgs {
         }
         self.registration.apply_to(config);
         self.discovery.apply_to(config);
+        self.vouched.apply_to(config);
         config.kill_switch |= self.kill_switch;
         if !self.kill_switch_allow.is_empty() {
             config.kill_switch_allow.clone_from(&self.kill_switch_allow);

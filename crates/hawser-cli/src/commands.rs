@@ -13,3 +13,4 @@ pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod up;
+pub(crate) mod voucher;

@@ -19,7 +19,7 @@ use clap::Parser as _;
 use args::{Cli, Command};
 use client::{events, kill_switch, link, links, policy, status, streams, top, web, why};
 use commands::{
-    bench, doctor, enclosed, invite, manual, peers, receive, rule, run, send, serve, up,
+    bench, doctor, enclosed, invite, manual, peers, receive, rule, run, send, serve, up, voucher,
 };
 use setup::Setup;
 
@@ -78,6 +78,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Send(args) => send::run(setup, &args).await,
             Command::Receive(args) => receive::run(setup, &args).await,
             Command::Invite(args) => invite::invite(setup, &args).await,
+            Command::Voucher(args) => voucher::run(setup, &args),
             Command::Peers(args) => peers::peers(setup, &args).await,
             Command::Status(args) => status::run(setup, args).await,
             Command::Links(args) => links::run(setup, args).await,

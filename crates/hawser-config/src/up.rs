@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use hawser_types::HostNameAt;
+use hawser_types::{HostName, HostNameAt};
 use ipnet::IpNet;
 
 use crate::address::read_listen;
@@ -57,6 +57,12 @@ pub struct UpConfig {
     /// `require-bonded`: refuses connections to a server whose key was found by that, rather than
     /// have them go without a session. Default: no.
     pub require_bonded: bool,
+    /// `vouched`: names whose connections go over a session with a key that their owners vouch for,
+    /// or nowhere; 64 at most. Empty by default.
+    pub vouched: Vec<HostName>,
+    /// `vouched-certificates`: file with the certificates that such names' are checked against, in
+    /// PEM. Default: the system's.
+    pub vouched_certificates: Option<PathBuf>,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -126,6 +132,22 @@ impl UpConfig {
         Ok(())
     }
 
+    /// Reads the names that are held to what their owners vouch for.
+    fn read_vouched(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
+        self.vouched_certificates = read_path(section, "vouched-certificates")?;
+        let Some(field) = section.field("vouched") else {
+            return Ok(());
+        };
+        let allowed = "a list of at most 64 names such as [\"example.org\"]";
+        let names = field.list(allowed)?;
+        let names = names.iter().map(|field| field.parse(allowed));
+        self.vouched = names.collect::<Result<_, _>>()?;
+        match self.vouched.len() > MAX_VOUCHED {
+            true => Err(field.wrong(allowed)),
+            false => Ok(()),
+        }
+    }
+
     fn is_reachable(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback()
     }
@@ -151,6 +173,8 @@ impl Default for UpConfig {
             offer: Vec::new(),
             discover: false,
             require_bonded: false,
+            vouched: Vec::new(),
+            vouched_certificates: None,
             web: None,
         }
     }
@@ -178,6 +202,8 @@ impl TryFrom<Section<'_>> for UpConfig {
             "offer",
             "discover",
             "require-bonded",
+            "vouched",
+            "vouched-certificates",
             "web",
         ])?;
         let mut config = Self::default();
@@ -212,6 +238,7 @@ impl TryFrom<Section<'_>> for UpConfig {
         }
         config.read_name(&section)?;
         config.read_discovery(&section)?;
+        config.read_vouched(&section)?;
         config.web = read_web(&section)?;
         Ok(config)
     }
@@ -224,3 +251,5 @@ fn is_sip(text: &str) -> bool {
 
 /// Default port of the proxy: the one registered for SOCKS.
 pub const DEFAULT_PROXY_PORT: u16 = 1080;
+/// Names that may be held to vouchers; each is fetched again every day.
+pub const MAX_VOUCHED: usize = 64;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     Change, ConnectionsStatus, LinkAllowed, LinkState, LinkStatus, NotBondedStatus, PathState,
     PolicyStatus, RegistrationStatus, Scheduled, SessionState, SessionStatus, StatusSnapshot,
+    VouchedStatus,
 };
 
 /// Returns the changes from one snapshot of a daemon to a later one, links before sessions.
@@ -32,6 +33,17 @@ fn not_bonded(changes: &mut Vec<Change>, before: &[NotBondedStatus], after: &[No
     let is_over = |one: &&NotBondedStatus| after.iter().all(|it| it.server != one.server);
     for one in before.iter().filter(is_over) {
         told(one.server, None);
+    }
+}
+
+/// Names whose connections are refused, and those whose are no more.
+fn vouched(changes: &mut Vec<Change>, before: &[VouchedStatus], after: &[VouchedStatus]) {
+    for one in after {
+        let before = before.iter().find(|it| it.name == one.name);
+        if before.and_then(|it| it.refused.as_ref()) != one.refused.as_ref() {
+            let (name, refused) = (one.name.clone(), one.refused.clone());
+            changes.push(Change::Vouched { name, refused });
+        }
     }
 }
 
@@ -178,6 +190,7 @@ fn connections(changes: &mut Vec<Change>, before: &ConnectionsStatus, after: &Co
         }
     }
     not_bonded(changes, &before.not_bonded, &after.not_bonded);
+    vouched(changes, &before.vouched, &after.vouched);
     if let (Some(from), Some(to)) = (&before.gateway, &after.gateway) {
         let since_unix_ms = to.unreachable_since_unix_ms;
         if from.unreachable_since_unix_ms.is_some() != since_unix_ms.is_some() {
@@ -443,6 +456,39 @@ mod tests {
         let (up, down) = (placing("sound", true), placing("suspect", false));
         assert_eq!(told(&up, &down), expected);
         assert_eq!(told(&down, &up)[1], "event:gateway,is_up:true");
+    }
+
+    #[test]
+    fn a_name_whose_connections_are_refused_is_told_and_that_they_are_no_more() {
+        let status = |refused: Option<&str>| ConnectionsStatus {
+            vouched: vec![VouchedStatus {
+                name: "example.org".to_owned(),
+                ports: vec![443],
+                left: Some(std::time::Duration::from_secs(1)),
+                is_bonded: refused.is_none(),
+                refused: refused.map(str::to_owned),
+                stale: None,
+            }],
+            ..ConnectionsStatus::default()
+        };
+        let told = |before, after| {
+            let mut changes = Vec::new();
+            connections(&mut changes, &status(before), &status(after));
+            changes
+        };
+        let is = |refused: Option<&str>| {
+            vec![Change::Vouched {
+                name: "example.org".to_owned(),
+                refused: refused.map(str::to_owned),
+            }]
+        };
+        assert_eq!(told(None, Some("another key")), is(Some("another key")));
+        assert_eq!(told(Some("another key"), None), is(None));
+        assert_eq!(told(Some("another key"), Some("another key")), []);
+        let mut first = Vec::new();
+        let before = ConnectionsStatus::default();
+        connections(&mut first, &before, &status(Some("no voucher")));
+        assert_eq!(first, is(Some("no voucher")));
     }
 
     #[test]

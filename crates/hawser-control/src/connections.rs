@@ -31,6 +31,9 @@ pub struct ConnectionsStatus {
     /// Servers that were found to have Hawser, although this machine has not enrolled with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discovered: Vec<DiscoveredStatus>,
+    /// Names that are held to what their owners vouch for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vouched: Vec<VouchedStatus>,
     /// Where handshakes do not ask for Hawser, since the option does not get through; 20 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_asked: Vec<NotAskedStatus>,
@@ -49,6 +52,32 @@ pub struct DiscoveredStatus {
     pub by: String,
     /// True if connections go over a session with it now.
     pub is_bonded: bool,
+}
+
+/// A name whose connections go over a session with a key that its owner vouches for, or nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VouchedStatus {
+    /// The name.
+    pub name: String,
+    /// The TCP ports for which that holds; none where there is no voucher, or where it says that
+    /// the name has no Hawser.
+    pub ports: Vec<u16>,
+    /// Time until its voucher ends; `None` where there is none: then all connections to the name
+    /// are refused.
+    #[serde(
+        rename = "left_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub left: Option<Duration>,
+    /// True if a session with it runs.
+    pub is_bonded: bool,
+    /// Reason why its last connection was refused; none where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Reason why its voucher could not be fetched again; none where that was not so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<String>,
 }
 
 /// A place where handshakes do not ask for Hawser.

@@ -184,6 +184,14 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Connections to a name that is held to its voucher are refused, or go over a session again.
+    Vouched {
+        /// The name.
+        name: String,
+        /// Reason why the last one was refused; none where it was not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
     /// A directory has this host's registration, or has it no more.
     Registration {
         /// The name.

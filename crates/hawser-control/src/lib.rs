@@ -38,7 +38,7 @@ pub use changes::{changes_between, policy_changes};
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, decode, encode, encode_response};
 pub use connections::{
     ConnectionsStatus, DiscoveredStatus, GatewayStatus, NotAskedStatus, NotBondedStatus,
-    PlacingStatus,
+    PlacingStatus, VouchedStatus,
 };
 pub use directory::{BindingStatus, ContactStatus, DirectoryStatus, RegistrationStatus};
 pub use event::{Change, Event};

@@ -25,7 +25,7 @@ use crate::connection::{
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
-use crate::peer::{DialByName, DialDiscovered, PeerSessions, Peers, Remote, Sessions};
+use crate::peer::{DialByName, DialDiscovered, DialVouched, PeerSessions, Peers, Remote, Sessions};
 use crate::resolve::Resolve;
 use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
@@ -43,6 +43,7 @@ pub struct ConnectionDialer<
     gateway: Option<P::Way>,
     peers: Option<Peers<P>>,
     named: Option<Arc<dyn DialByName<<P::Way as Dialer>::Stream>>>,
+    vouched: Option<Arc<dyn DialVouched<<P::Way as Dialer>::Stream>>>,
     discovered: Option<Arc<dyn DialDiscovered<<P::Way as Dialer>::Stream>>>,
     machine: ThisMachine,
 }
@@ -78,6 +79,14 @@ impl ConnectionDialer {
         Self { named, ..self }
     }
 
+    /// Opens connections to names that are held to their vouchers by `vouched` and never in another
+    /// way, while not everything goes by the gateway.
+    #[must_use]
+    pub fn holding(self, vouched: Arc<dyn DialVouched<Bonded>>) -> Self {
+        let vouched = Some(vouched);
+        Self { vouched, ..self }
+    }
+
     /// Opens connections to services of servers that are discovered by `servers`, while not
     /// everything goes by the gateway.
     #[must_use]
@@ -103,6 +112,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
             gateway: None,
             peers: None,
             named: None,
+            vouched: None,
             discovered: None,
             machine: ThisMachine::default(),
         }
@@ -302,6 +312,15 @@ where
             origin.early.iter().for_each(EarlyData::release);
             let stream = dialing.await?;
             return Ok(EitherStream::Bonded(Counted::new(stream, None)));
+        }
+        let vouched = self.vouched.as_ref();
+        if let Some(vouched) = vouched.filter(|_| !self.director().is_all_by_gateway())
+            && let Some(judging) = vouched.judge(destination, origin)
+            && let Some(dialing) = judging.await
+        {
+            origin.early.iter().for_each(EarlyData::release);
+            let (address, stream) = dialing.await?;
+            return Ok(self.bonded((destination, origin), address, stream));
         }
         let peers = self.peers();
         if let Some(peers) = peers

@@ -23,6 +23,7 @@ pub mod redirect;
 pub mod registration;
 pub mod relay;
 pub mod resolve;
+pub mod root_certificates;
 mod tally;
 #[cfg(test)]
 mod testing;

@@ -25,6 +25,7 @@ mod remote;
 mod reserved;
 mod sessions;
 mod settings;
+mod vouched;
 
 pub use book::Book;
 pub use discovered::{
@@ -43,3 +44,6 @@ pub use reserved::ReservedNames;
 pub(crate) use reserved::ToldNames;
 pub use sessions::{PeerSessions, Sessions};
 pub use settings::PeerSettings;
+pub use vouched::{
+    DialVouched, StartVouched, VouchedName, VouchedServers, VouchedSettings, VouchedWay,
+};

@@ -25,10 +25,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use zeroize::Zeroizing;
 
+use crate::root_certificates::RootCertificates;
 pub use calling::{Ask, CallSettings, Calling};
 use calling::{Places, Signalling};
 use far::FarEnd;
-pub use far::RootCertificates;
 use heard::Heard;
 use ways::Ways;
 

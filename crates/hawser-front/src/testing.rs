@@ -1,4 +1,7 @@
-//! A dialer for unit tests.
+//! A dialer and a certificate for unit tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tokio::net::TcpStream;
 
@@ -19,4 +22,28 @@ impl Dialer for DirectDialer {
         let options = ConnectOptions::default();
         connect_any(&connect_tcp, &addresses, destination.port, &options).await
     }
+}
+
+/// Makes a certificate that `example.org` has signed itself, and its key, both as files in PEM.
+/// `None`, and the test is skipped, where there is no openssl.
+pub(crate) fn certificate(folder: &Path, test: &str) -> Option<[PathBuf; 2]> {
+    let files = ["cert.pem", "key.pem"].map(|name| folder.join(name));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec"])
+        .args(["-pkeyopt", "ec_paramgen_curve:P-256"])
+        .args(["-nodes", "-days", "30", "-subj", "/CN=example.org"])
+        .args(["-addext", "subjectAltName=DNS:example.org"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-out")
+        .arg(&files[0])
+        .arg("-keyout")
+        .arg(&files[1])
+        .output();
+    let Ok(made) = made else {
+        hawser_skip::skip(&format!("hawser-front::{test}"), "openssl is not installed");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    Some(files)
 }

@@ -79,6 +79,10 @@ function words(event) {
       return event.reason
         ? `Not bonded with ${event.server}${why}.`
         : `Nothing is amiss with ${event.server} any more.`;
+    case 'vouched':
+      return event.refused
+        ? `A connection to ${event.name} is refused: ${event.refused}.`
+        : `Connections to ${event.name} are refused no more.`;
     case 'rules':
       return `Rules in force: ${event.count} of the user’s, profile ${event.profile}.`;
     case 'missed':

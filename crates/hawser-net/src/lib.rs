@@ -27,6 +27,7 @@ pub mod thread_memory;
 pub mod tls;
 pub mod tun;
 pub mod unix_time;
+pub mod voucher;
 
 mod bus;
 mod congestion;

@@ -15,6 +15,7 @@ mod order;
 mod packet_addresses;
 mod pins;
 mod secret;
+mod vouchers;
 
 pub use client::{ClientStore, EnrolledGateway};
 pub use dir::StateDir;
@@ -24,3 +25,4 @@ pub use names::{NameError, NameStore, NamedPeer};
 pub use order::OrderStore;
 pub use packet_addresses::{OwnAddresses, PacketAddresses};
 pub use pins::{Drawn, LONGEST_PIN, Pin, PinStore};
+pub use vouchers::{KeptVoucher, VoucherStore};

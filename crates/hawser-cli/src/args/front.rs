@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use hawser_config::{FrontConfig, FrontPort, UpConfig};
+use hawser_net::identity::PublicKey;
+use hawser_types::HostName;
 
 use super::shared::socket_address;
 
@@ -51,4 +53,41 @@ impl DiscoveryArgs {
         config.discover |= self.discover;
         config.require_bonded |= self.require_bonded;
     }
+}
+
+/// Names that `hawser up` holds to what their owners vouch for.
+#[derive(Args, Debug)]
+pub(crate) struct VouchedArgs {
+    /// Hold this name to the keys that its owner publishes at https://NAME/.well-known/hawser:
+    /// connections to the ports there go over all links to a server with such a key, or are
+    /// refused; all are while that file was never fetched. It does not hold for captured programs,
+    /// which connect to addresses. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) vouched: Vec<HostName>,
+}
+
+impl VouchedArgs {
+    /// Puts what the flags say over what the file says.
+    pub(crate) fn apply_to(&self, config: &mut UpConfig) {
+        if !self.vouched.is_empty() {
+            config.vouched.clone_from(&self.vouched);
+        }
+    }
+}
+
+/// `hawser voucher`.
+#[derive(Args, Debug)]
+pub(crate) struct VoucherArgs {
+    /// Vouch for these TCP ports of the name [default: those that the configuration fronts]
+    #[arg(long, value_name = "PORT,…", value_delimiter = ',')]
+    pub(crate) ports: Vec<u16>,
+    /// Vouch for this key, too, which the server is going to have or had before; may be repeated
+    #[arg(long = "key", value_name = "KEY")]
+    pub(crate) keys: Vec<PublicKey>,
+    /// Let hosts keep the file for so many days, 1 to 30 [default: 7]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=30))]
+    pub(crate) days: Option<u64>,
+    /// Say that the name has no Hawser any more, so that hosts connect to it as to any other
+    #[arg(long, conflicts_with_all = ["ports", "keys"])]
+    pub(crate) none: bool,
 }

@@ -47,6 +47,11 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     }
     let mut config = setup.config.clone();
     args.apply_to(&mut config);
+    if !config.up.vouched.is_empty() {
+        tracing::warn!(
+            "`hawser run` holds no name to its voucher; the proxy port of `hawser up` does"
+        );
+    }
     setup.state.prepare()?;
     let (_monitor, links) = LinkMonitor::start()
         .await

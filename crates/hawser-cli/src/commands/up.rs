@@ -16,7 +16,7 @@ use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::KnownNames;
-use hawser_front::peer::{DiscoveredServers, ReservedNames};
+use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::kill_switch::KillSwitch;
@@ -41,6 +41,7 @@ use crate::daemon::proxy::registration::Wanted;
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
+use crate::daemon::proxy::vouching;
 use crate::daemon::web::Web;
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links};
@@ -200,6 +201,7 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
+    // long: the parts that connections go by, each begun and ended once.
     async fn serve(
         self,
         daemon: &Daemon,
@@ -225,6 +227,14 @@ impl Serving<'_> {
         let discovering = self.discovering(&director, &subject.choice, peering.as_ref())?;
         let discovered = discovering.as_ref().map(|it| it.servers.clone());
         subject.discovered.clone_from(&discovered);
+        let vouched = vouching::start(
+            (self.setup, self.config),
+            (self.links, self.rules),
+            director.clone(),
+            self.connection_rules.clone(),
+            &subject.choice,
+        )?;
+        subject.vouched.clone_from(&vouched);
         subject.announcing = discovering.as_ref().and_then(|it| it.announcing.clone());
         if let Some(gateway) = self.gateway {
             subject.client = Some(Arc::downgrade(&gateway.client));
@@ -243,7 +253,12 @@ impl Serving<'_> {
         };
         let peers = peering.as_ref().map(Peering::peers);
         let dialer = direct.dialer(by_gateway.as_ref().map(ByGateway::dialer), peers);
-        let dialer = self.complete(dialer, by_name.as_ref(), discovered.as_ref());
+        let dialer = self.complete(
+            dialer,
+            by_name.as_ref(),
+            discovered.as_ref(),
+            vouched.as_ref(),
+        );
         let served = self.serve_by(dialer, director, port, lans).await;
         if let Some(by_name) = by_name {
             by_name.end().await;
@@ -252,6 +267,9 @@ impl Serving<'_> {
             peering.sessions.close(END_PATIENCE).await;
         }
         if let Some(servers) = discovered {
+            servers.close(END_PATIENCE).await;
+        }
+        if let Some(servers) = vouched {
             servers.close(END_PATIENCE).await;
         }
         direct.finish().await;
@@ -265,12 +283,17 @@ impl Serving<'_> {
         dialer: ConnectionDialer,
         by_name: Option<&ByName>,
         discovered: Option<&DiscoveredServers>,
+        vouched: Option<&VouchedServers>,
     ) -> ConnectionDialer {
         let dialer = dialer.guarding(self.machine.clone());
         let dialer = dialer.knowing(match by_name {
             Some(by_name) => by_name.peers(),
             None => Arc::new(self.reserved.clone()),
         });
+        let dialer = match vouched {
+            Some(servers) => dialer.holding(Arc::new(servers.clone())),
+            None => dialer,
+        };
         match discovered {
             Some(servers) => dialer.discovering(Arc::new(servers.clone())),
             None => dialer,

@@ -19,3 +19,4 @@ pub(crate) mod saved;
 pub(crate) mod session;
 pub(crate) mod steer;
 pub(crate) mod subject;
+pub(crate) mod vouching;

@@ -4,6 +4,7 @@ mod attacks;
 mod bonds;
 mod handshakes;
 mod strangers;
+mod vouched;
 
 use std::process::Command;
 
@@ -166,6 +167,11 @@ fn a_port_that_is_not_fronted_goes_as_ever_where_sessions_are_required() {
 impl Stage {
     /// None where something is missing here, which is told.
     fn new(test: &str) -> Option<Self> {
+        Self::with(test, |_| String::new())
+    }
+
+    /// The same with directives more of the web server.
+    fn with(test: &str, more: impl FnOnce(&Place) -> String) -> Option<Self> {
         if is_without(&["nginx", "ip", "nsenter", "tc", "curl"], test) {
             return None;
         }
@@ -173,8 +179,10 @@ impl Stage {
         let network = TwoLinks::new(test)?;
         network.shape([40, 40]);
         let address = format!("0.0.0.0:{PLAIN}").parse().unwrap();
-        let directives =
-            format!("listen {PROXIED}; listen {OTHER}; listen 127.0.0.1:{BEHIND} proxy_protocol;");
+        let more = more(&place);
+        let directives = format!(
+            "listen {PROXIED}; listen {OTHER}; listen 127.0.0.1:{BEHIND} proxy_protocol; {more}"
+        );
         let nginx = Nginx::start_with(&network.server, &place, address, &directives);
         Some(Self {
             place,

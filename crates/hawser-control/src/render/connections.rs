@@ -8,6 +8,7 @@ use super::figures::{clock, span};
 use super::table::{Side, Table, clip, printable};
 use crate::connections::{
     ConnectionsStatus, DiscoveredStatus, GatewayStatus, NotAskedStatus, PlacingStatus,
+    VouchedStatus,
 };
 
 /// Returns the placing of connections, as lines of at most `width` columns.
@@ -42,6 +43,8 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
     lines.extend(over.map(|line| clip(&printable(&line), width)));
     let found = status.discovered.iter().map(found);
     lines.extend(found.map(|line| clip(&printable(&line), width)));
+    let held = status.vouched.iter().flat_map(vouched);
+    lines.extend(held.map(|line| clip(&printable(&line), width)));
     let unasked = status.not_asked.iter().map(not_asked);
     lines.extend(unasked.map(|line| clip(&printable(&line), width)));
     let amiss = status.not_bonded.iter();
@@ -74,6 +77,28 @@ fn found(server: &DiscoveredStatus) -> String {
         false => "no session yet with",
     };
     format!("  {state} {}, found by a {}", server.server, server.by)
+}
+
+fn vouched(one: &VouchedStatus) -> Vec<String> {
+    let name = &one.name;
+    let ports: Vec<String> = one.ports.iter().map(u16::to_string).collect();
+    let held = match (one.left, ports.is_empty()) {
+        (None, _) => format!("  {name} has no voucher yet: connections to it are refused"),
+        (Some(_), true) => format!("  {name} has no Hawser, by its voucher"),
+        (Some(left), false) => {
+            let state = match one.is_bonded {
+                true => "bonded with",
+                false => "no session now with",
+            };
+            let (ports, left) = (ports.join(" "), span(left));
+            format!("  {state} {name}, ports {ports}, vouched for {left} more")
+        }
+    };
+    let refused = one.refused.iter();
+    let refused = refused.map(|why| format!("  a connection to {name} is refused: {why}"));
+    let stale = one.stale.iter();
+    let stale = stale.map(|why| format!("  the voucher of {name} can't be fetched: {why}"));
+    std::iter::once(held).chain(refused).chain(stale).collect()
 }
 
 fn not_asked(place: &NotAskedStatus) -> String {

@@ -89,6 +89,7 @@ pub fn render_change(change: &Change) -> String {
             format!("the gateway can't be reached{since}{why}")
         }
         Change::NotBonded { server, reason } => not_bonded(*server, reason.as_deref()),
+        Change::Vouched { name, refused } => vouched(name, refused.as_deref()),
         Change::Registration {
             name,
             is_registered,
@@ -112,6 +113,13 @@ fn not_bonded(server: SocketAddr, reason: Option<&str>) -> String {
     match reason {
         Some(reason) => format!("not bonded with {server}: {reason}"),
         None => format!("nothing is amiss with {server} any more"),
+    }
+}
+
+fn vouched(name: &str, refused: Option<&str>) -> String {
+    match refused {
+        Some(reason) => format!("a connection to {name} is refused: {reason}"),
+        None => format!("connections to {name} are refused no more"),
     }
 }
 

@@ -82,7 +82,7 @@ impl KernelPlaces {
             director,
             flows: BTreeMap::new(),
             unanswered: Unanswered::default(),
-            via: Arc::new(TcpVia::for_trials()),
+            via: Arc::new(TcpVia::for_own()),
             asking: JoinSet::new(),
             sound: Vec::new(),
             can_abort: true,

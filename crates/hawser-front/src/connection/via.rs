@@ -52,8 +52,8 @@ impl TcpVia {
         })
     }
 
-    /// Connections that only show whether links answer.
-    pub fn for_trials() -> Self {
+    /// This host's own connections, which are no program's.
+    pub fn for_own() -> Self {
         Self::with(SocketOptions::default())
     }
 

@@ -1,6 +1,5 @@
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
 use hawser_sip::digest::{Answerer, Challenge};
 use hawser_sip::framer::{Framed, Framer};
@@ -13,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::testing::certificate;
 
 /// A directory of example.org, whose user alice has the password `p`.
 struct Stage {
@@ -179,52 +179,17 @@ async fn a_user_registers_over_tcp() {
     assert_eq!(view.listed[0].q, 500);
 }
 
-/// `None`, and the test is skipped, where there is no openssl.
-fn certificate(folder: &std::path::Path, test: &str) -> Option<DirectoryTls> {
-    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-        ])
-        .args(["-nodes", "-days", "30", "-subj", "/CN=example.org"])
-        .args(["-addext", "subjectAltName=DNS:example.org"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .arg("-out")
-        .arg(&certificate)
-        .arg("-keyout")
-        .arg(&key)
-        .output();
-    match made {
-        Err(_) => {
-            let name = format!("hawser-front::directory::{test}");
-            hawser_skip::skip(&name, "openssl is not installed");
-            None
-        }
-        Ok(made) => {
-            assert!(
-                made.status.success(),
-                "{}",
-                String::from_utf8_lossy(&made.stderr)
-            );
-            Some(DirectoryTls::read(&certificate, &key).unwrap())
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_user_registers_over_tls() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(tls) = certificate(folder.path(), "a_user_registers_over_tls") else {
+    let test = "directory::a_user_registers_over_tls";
+    let Some([certificate, key]) = certificate(folder.path(), test) else {
         return;
     };
+    let tls = DirectoryTls::read(&certificate, &key).unwrap();
     let stage = Stage::start(Some(tls), 8);
     let mut roots = rustls::RootCertStore::empty();
-    let certificate = CertificateDer::from_pem_file(folder.path().join("cert.pem")).unwrap();
+    let certificate = CertificateDer::from_pem_file(certificate).unwrap();
     roots.add(certificate).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)

@@ -64,7 +64,12 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
             .map(BondDialer::new)
     }
 
-    /// The same, and none is begun.
+    /// Whether there is a session with `far`, even one that is only being made.
+    pub(super) fn has(&self, far: &K) -> bool {
+        self.shared.lock().contains_key(far)
+    }
+
+    /// As [`Self::way`], and none is begun.
     pub(super) fn running(&self, far: K) -> Option<BondDialer> {
         let is_there = self.shared.lock().contains_key(&far);
         is_there.then(|| self.way(far, || None)).flatten()

@@ -1,7 +1,6 @@
 //! The directory that this host registers with: where it is, and who it is.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,57 +9,14 @@ use hawser_net::names::Names;
 use hawser_sip::fields::Transport;
 use hawser_sip::uri::SipUri;
 use hawser_types::Host;
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::heard::{Heard, Lookup};
 use super::task::Task;
-
-/// Whom to believe who a directory is.
-#[derive(Clone, Debug)]
-pub struct RootCertificates(Arc<ClientConfig>);
-
-impl RootCertificates {
-    /// Those in a file, in PEM; none: those of the system.
-    ///
-    /// # Errors
-    /// When the file can't be read or has none. The system may have none: then nobody is believed.
-    pub fn read(file: Option<&Path>) -> std::io::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        match file {
-            Some(path) => {
-                let wrong = |error: rustls::pki_types::pem::Error| {
-                    std::io::Error::other(format!("{}: {error}", path.display()))
-                };
-                let all = CertificateDer::pem_file_iter(path).map_err(wrong)?;
-                for certificate in all {
-                    let added = roots.add(certificate.map_err(wrong)?);
-                    added.map_err(std::io::Error::other)?;
-                }
-                if roots.is_empty() {
-                    let problem = format!("{} holds no certificate", path.display());
-                    return Err(std::io::Error::other(problem));
-                }
-            }
-            None => {
-                let system = SYSTEM_ROOTS.iter().find(|path| Path::new(path).exists());
-                let all = system.and_then(|path| CertificateDer::pem_file_iter(path).ok());
-                roots.add_parsable_certificates(all.into_iter().flatten().flatten());
-            }
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_protocol_versions(&[&TLS13])
-            .map_err(std::io::Error::other)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self(Arc::new(config)))
-    }
-}
+use crate::root_certificates::RootCertificates;
 
 /// The directory.
 pub(super) struct FarEnd {
@@ -103,7 +59,7 @@ impl FarEnd {
             Host::Ip(address) => ServerName::from(*address),
             Host::Name(name) => ServerName::try_from(name.to_string()).ok()?,
         };
-        Some((Arc::clone(&self.roots.0), name))
+        Some((self.roots.tls(), name))
     }
 
     /// Why it can't be found, if so.
@@ -172,12 +128,6 @@ impl FarEnd {
 
 const LOOK_UP_EVERY: Duration = Duration::from_secs(600);
 const LOOK_UP_PAUSE: Duration = Duration::from_secs(15);
-/// Where distributions keep the certificates that they believe.
-const SYSTEM_ROOTS: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
 
 #[cfg(test)]
 mod tests {

@@ -133,6 +133,7 @@ pub(crate) fn status(director: &SharedDirector, over_peers: u64) -> ConnectionsS
         over_peers,
         not_bonded: Vec::new(),
         discovered: Vec::new(),
+        vouched: Vec::new(),
         not_asked: Vec::new(),
         links: report.links.iter().map(placing).collect(),
     }

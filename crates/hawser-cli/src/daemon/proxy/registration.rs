@@ -9,8 +9,8 @@ use hawser_control::{ContactStatus, RegistrationStatus};
 use hawser_front::connection::SharedDirector;
 use hawser_front::registration::{
     CallSettings, Calling, HostRegistration, OwnLinks, RegistrationSettings, RegistrationView,
-    RootCertificates,
 };
+use hawser_front::root_certificates::RootCertificates;
 use hawser_net::clock;
 use hawser_net::links::{Link, usable};
 use hawser_sip::digest::Algorithm;

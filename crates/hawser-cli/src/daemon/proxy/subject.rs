@@ -10,7 +10,7 @@ use hawser_control::{
 };
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::name_stub::KnownNames;
-use hawser_front::peer::{DiscoveredServers, NamedPeers, PeerSessions};
+use hawser_front::peer::{DiscoveredServers, NamedPeers, PeerSessions, VouchedServers};
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
@@ -27,7 +27,7 @@ use super::packets::KillSwitchSince;
 use super::registration::ShownRegistration;
 use super::rules::LinkRuleStore;
 use super::session::{Choice, SessionChoice};
-use super::{direct, placed};
+use super::{direct, placed, vouching};
 use crate::daemon::clock::since_1970;
 use crate::daemon::counters::flat;
 use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
@@ -46,6 +46,8 @@ pub(crate) struct ClientSubject {
     pub(crate) peers: Option<PeerSessions>,
     /// Sessions with servers that were discovered.
     pub(crate) discovered: Option<DiscoveredServers>,
+    /// Sessions with names that are held to their vouchers.
+    pub(crate) vouched: Option<VouchedServers>,
     /// What handshakes tell of servers.
     pub(crate) announcing: Option<Arc<Announcing>>,
     /// Sessions with hosts that are known by name.
@@ -90,6 +92,7 @@ impl ClientSubject {
             director: None,
             peers: None,
             discovered: None,
+            vouched: None,
             announcing: None,
             named: None,
             proxy: Arc::default(),
@@ -120,12 +123,15 @@ impl ClientSubject {
         let named = named.unwrap_or_default();
         let discovered = self.discovered.as_ref().map(DiscoveredServers::clients);
         let discovered = discovered.unwrap_or_default();
+        let vouched = self.vouched.as_ref().map(VouchedServers::clients);
+        let vouched = vouched.unwrap_or_default();
         gateway
             .into_iter()
             .chain(
                 peers
                     .chain(named)
                     .chain(discovered)
+                    .chain(vouched)
                     .map(|(key, client)| (key.to_string(), client)),
             )
             .collect()
@@ -245,6 +251,8 @@ impl Subject for ClientSubject {
         let over_peers = self.peers.as_ref().map_or(0, PeerSessions::opened);
         let discovered = self.discovered.as_ref();
         let over_peers = over_peers + discovered.map_or(0, DiscoveredServers::opened);
+        let vouched = self.vouched.as_ref();
+        let over_peers = over_peers + vouched.map_or(0, VouchedServers::opened);
         let director = self.director.as_ref();
         let amiss = discovered.map(DiscoveredServers::not_bonded);
         let amiss = amiss.into_iter().flatten().map(|it| NotBondedStatus {
@@ -267,6 +275,7 @@ impl Subject for ClientSubject {
         director.map(|director| ConnectionsStatus {
             not_bonded: amiss.collect(),
             discovered: found.collect(),
+            vouched: vouched.map(vouching::status).unwrap_or_default(),
             not_asked: not_asked.unwrap_or_default(),
             ..direct::status(director, over_peers)
         })

@@ -280,7 +280,7 @@ impl Stage {
     }
 
     /// Has packets filtered from now on, in place of what was before; says so where that can't be.
-    fn filters(&self, at: &Namespace, rules: &str, test: &str) -> bool {
+    pub(super) fn filters(&self, at: &Namespace, rules: &str, test: &str) -> bool {
         let rules = format!("flush ruleset; table inet middlebox {{ {rules}; }}");
         let nft = at.command("nft").arg(&rules).output();
         let filters = nft.is_ok_and(|output| output.status.success());

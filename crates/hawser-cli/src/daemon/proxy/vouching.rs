@@ -1,0 +1,76 @@
+//! Names that `hawser up --vouched` holds to what their owners vouch for.
+
+use std::sync::Arc;
+
+use hawser_config::{Config, DEFAULT_FRONT_PORT};
+use hawser_control::VouchedStatus;
+use hawser_front::connection::SharedDirector;
+use hawser_front::peer::{VouchedServers, VouchedSettings};
+use hawser_front::root_certificates::RootCertificates;
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::Identity;
+use hawser_net::store::VoucherStore;
+use hawser_net::unix_time::UnixTime;
+
+use super::direct::ConnectionRules;
+use super::links::Links;
+use super::peering::PeerClients;
+use super::rules::LinkRuleStore;
+use super::session::Choice;
+use crate::setup::{Setup, Usage};
+
+/// Holds the names of the configuration to their vouchers, where there are any. Sessions begin with
+/// what is chosen then.
+pub(crate) fn start(
+    (setup, config): (&Setup, &Config),
+    links: (&Links, &Arc<LinkRuleStore>),
+    director: SharedDirector,
+    rules: ConnectionRules,
+    choice: &Choice,
+) -> anyhow::Result<Option<VouchedServers>> {
+    let up = &config.up;
+    if up.vouched.is_empty() {
+        return Ok(None);
+    }
+    let roots = RootCertificates::read(up.vouched_certificates.as_deref());
+    let roots = roots.map_err(|error| Usage(format!("vouched-certificates: {error}")))?;
+    let clients = PeerClients::new(setup, &up.links, links, choice);
+    setup.state.prepare()?;
+    if director.is_all_by_gateway() {
+        tracing::warn!("everything goes by the gateway: names are held to no voucher meanwhile");
+    }
+    if !up.capture.is_empty() {
+        tracing::warn!("captured programs connect to addresses: they are held to no voucher");
+    }
+    Ok(Some(VouchedServers::start(VouchedSettings {
+        names: up.vouched.clone(),
+        roots,
+        store: VoucherStore::open(&setup.state)?,
+        director,
+        port: DEFAULT_FRONT_PORT,
+        start: Box::new(move |door, key| {
+            // Nobody has seen it before, and nobody will again.
+            let identity = Identity::generate();
+            let identity = identity
+                .inspect_err(|error| tracing::warn!(%error, "there is no session"))
+                .ok()?;
+            let door = HostPort::try_from(door).into_iter().collect();
+            clients.start_as(identity, key, door, None)
+        }),
+        rules,
+    })))
+}
+
+/// The names, as the daemon shows them.
+pub(crate) fn status(servers: &VouchedServers) -> Vec<VouchedStatus> {
+    let now = UnixTime::now();
+    let names = servers.names().into_iter().map(|it| VouchedStatus {
+        name: it.name.to_string(),
+        ports: it.ports.into_iter().collect(),
+        left: it.until.map(|until| until.since(now)),
+        is_bonded: it.is_bonded,
+        refused: it.refused,
+        stale: it.stale,
+    });
+    names.collect()
+}

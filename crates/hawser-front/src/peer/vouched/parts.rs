@@ -1,0 +1,60 @@
+//! What names are held with, and what is shown and opened.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use hawser_net::client::Client;
+use hawser_net::identity::PublicKey;
+use hawser_net::store::VoucherStore;
+use hawser_net::unix_time::UnixTime;
+use hawser_policy::RuleSet;
+use hawser_types::HostName;
+use tokio::sync::watch;
+
+use crate::connection::SharedDirector;
+use crate::root_certificates::RootCertificates;
+use crate::transport::DialError;
+
+/// The parts that hold names to their vouchers.
+pub struct VouchedSettings {
+    /// The names.
+    pub names: Vec<HostName>,
+    /// Whom to believe who a name is, where its voucher is fetched.
+    pub roots: RootCertificates,
+    /// The vouchers that are known.
+    pub store: VoucherStore,
+    /// Decides over which links vouchers are fetched and servers asked for their keys.
+    pub director: SharedDirector,
+    /// Where servers listen for hosts that have not enrolled.
+    pub port: u16,
+    /// Begins to connect to the server with a key, with a key of this host's that nobody else sees.
+    pub start: Box<StartVouched>,
+    /// The user's rules for connections.
+    pub rules: watch::Receiver<Arc<RuleSet>>,
+}
+
+/// Begins to connect to the server with this key at this address, where it can.
+pub type StartVouched = dyn Fn(SocketAddr, PublicKey) -> Option<Arc<Client>> + Send + Sync;
+
+/// A name that is held to its voucher, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VouchedName {
+    /// The name.
+    pub name: HostName,
+    /// The ports for which its connections go over a session; none where there is no voucher, or
+    /// where it says that the name has no Hawser.
+    pub ports: BTreeSet<u16>,
+    /// Until when its voucher holds; `None` where there is none, so that all is refused.
+    pub until: Option<UnixTime>,
+    /// A session with it runs.
+    pub is_bonded: bool,
+    /// Why its last connection was refused, or would be; `None` where it was not.
+    pub refused: Option<String>,
+    /// Why its voucher could not be fetched the last time, where an older one holds.
+    pub stale: Option<String>,
+}
+
+/// Opens a stream to a server that proves a key of its voucher, and tells its address.
+pub type VouchedWay<'a, S> = BoxFuture<'a, Result<(IpAddr, S), DialError>>;

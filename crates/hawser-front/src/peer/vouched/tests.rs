@@ -1,0 +1,210 @@
+use std::collections::BTreeSet;
+
+use hawser_net::store::{StateDir, VoucherStore};
+use hawser_net::unix_time::UnixTime;
+use hawser_net::voucher::{self, VouchedKeys, Voucher, VoucherError};
+use hawser_policy::{Action, Mode, Rule, RuleSet};
+use hawser_sched::connection::ConnectionPolicy;
+use hawser_types::HostName;
+use rustls::ServerConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::TLS13;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::fetch::{FetchError, fetch};
+use super::*;
+use crate::connection::SharedDirector;
+use crate::root_certificates::RootCertificates;
+use crate::testing::certificate;
+use crate::transport::DialError;
+
+/// A host that holds `localhost` to what its voucher says, which is kept from before.
+struct Scene {
+    servers: VouchedServers,
+    rules: watch::Sender<Arc<RuleSet>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(voucher: Option<Option<VouchedKeys>>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        let store = VoucherStore::open(&dir).unwrap();
+        if let Some(bonded) = voucher {
+            let span = voucher::DEFAULT_SPAN;
+            let voucher = Voucher { bonded, span };
+            store.keep(&name(), &voucher, UnixTime::now()).unwrap();
+        }
+        let (rules, followed) = watch::channel(Arc::default());
+        let servers = VouchedServers::start(VouchedSettings {
+            names: vec![name()],
+            // Nobody is believed, so nothing is ever fetched here.
+            roots: RootCertificates::read(None).unwrap(),
+            store,
+            director: SharedDirector::new(ConnectionPolicy::Auto, Vec::new()),
+            port: 1,
+            start: Box::new(|_, _| None),
+            rules: followed,
+        });
+        Self {
+            servers,
+            rules,
+            _folder: folder,
+        }
+    }
+
+    /// What a connection is told; `None` where it goes as ever.
+    async fn connect(&self, to: &str) -> Option<DialError> {
+        let (destination, origin) = (to.parse().unwrap(), Origin::default());
+        let dialing = self.servers.judge(&destination, &origin)?.await?;
+        Some(dialing.await.map(drop).unwrap_err())
+    }
+}
+
+fn name() -> HostName {
+    "localhost".parse().unwrap()
+}
+
+fn keys() -> VouchedKeys {
+    let keys = BTreeSet::from([PublicKey::from_bytes([7; 32])]);
+    let ports = BTreeSet::from([443]);
+    VouchedKeys { keys, ports }
+}
+
+#[tokio::test]
+async fn connections_to_vouched_ports_of_the_name_go_by_a_session_or_nowhere() {
+    let scene = Scene::new(Some(Some(keys())));
+    for to in ["localhost:443", "localhost.:443"] {
+        // Nobody listens there.
+        assert_eq!(scene.connect(to).await, Some(DialError::ConnectionRefused));
+    }
+    let refused = scene.servers.names().remove(0).refused.unwrap();
+    assert!(
+        refused.starts_with("port 443: its port 1 is not reached"),
+        "{refused}"
+    );
+    for to in ["localhost:444", "127.0.0.1:443", "www.localhost:443"] {
+        assert_eq!(scene.connect(to).await, None, "{to}");
+    }
+    // The user's own word counts more than what the user asked for in general.
+    let direct = Rule {
+        then: Action {
+            mode: Some(Mode::Direct),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    scene.rules.send_replace(Arc::new(RuleSet::new([direct])));
+    assert_eq!(scene.connect("localhost:443").await, None);
+}
+
+#[tokio::test]
+async fn without_a_voucher_everything_is_refused_and_with_one_that_says_none_nothing_is() {
+    let scene = Scene::new(None);
+    for to in ["localhost:443", "localhost:80"] {
+        assert_eq!(scene.connect(to).await, Some(DialError::RefusedByPolicy));
+    }
+    let shown = scene.servers.names().remove(0);
+    assert_eq!((shown.until, shown.is_bonded), (None, false));
+    let refused = shown.refused.unwrap();
+    assert!(
+        refused.starts_with("port 80: its voucher is not known"),
+        "{refused}"
+    );
+
+    let scene = Scene::new(Some(None));
+    assert_eq!(scene.connect("localhost:443").await, None);
+    let shown = scene.servers.names().remove(0);
+    assert!(shown.until.is_some() && shown.refused.is_none() && shown.ports.is_empty());
+}
+
+/// Fetches the voucher of `name` from a web server of example.org that gives this answer.
+async fn fetched(
+    files: &[std::path::PathBuf; 2],
+    name: &str,
+    answer: &str,
+) -> Result<Voucher, FetchError> {
+    let [certificate, key] = files;
+    let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(key).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (at, answer) = (listener.local_addr().unwrap(), answer.to_owned());
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let Ok(mut stream) = acceptor.accept(stream).await else {
+            return;
+        };
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        assert!(
+            head.starts_with("GET /.well-known/hawser HTTP/1.1\r\n"),
+            "{head}"
+        );
+        // Whoever has seen enough closes before the end.
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+    });
+    let roots = RootCertificates::read(Some(certificate)).unwrap();
+    let dialing = async {
+        let stream = TcpStream::connect(at).await;
+        stream.map_err(|error| DialError::from_io(&error))
+    };
+    fetch(&name.parse().unwrap(), &roots, dialing).await
+}
+
+#[tokio::test]
+async fn a_voucher_is_fetched_from_the_name_and_nothing_else_is_taken_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let test =
+        "peer::vouched::a_voucher_is_fetched_from_the_name_and_nothing_else_is_taken_for_one";
+    let Some(files) = certificate(folder.path(), test) else {
+        return;
+    };
+    let good = "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\nhawser 1\nnone\n";
+    for name in ["example.org", "Example.Org."] {
+        let voucher = fetched(&files, name, good).await.unwrap();
+        assert_eq!(voucher.bonded, None);
+    }
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   9\r\nhawser 1\n\r\n5\r\nnone\n\r\n0\r\n\r\n";
+    assert!(fetched(&files, "example.org", chunked).await.is_ok());
+
+    let other = fetched(&files, "example.com", good).await;
+    assert!(matches!(other, Err(FetchError::Tls(_))), "{other:?}");
+    let answer = |answer: &'static str| fetched(&files, "example.org", answer);
+    let moved = "HTTP/1.1 301 Moved\r\nLocation: https://example.com/\r\n\r\n";
+    let moved = answer(moved).await;
+    assert!(
+        matches!(moved, Err(FetchError::Status(status)) if status == 301),
+        "{moved:?}"
+    );
+    let page = answer("HTTP/1.1 200 OK\r\n\r\n<!doctype html>").await;
+    let is_first_line = matches!(page, Err(FetchError::Voucher(VoucherError::FirstLine)));
+    assert!(is_first_line, "{page:?}");
+    let cut = answer("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nhawser 1\nnone\n").await;
+    assert!(matches!(cut, Err(FetchError::Http(_))), "{cut:?}");
+    let head = answer("SSH-2.0-x\r\n").await;
+    assert!(matches!(head, Err(FetchError::Http(_))), "{head:?}");
+    let endless = format!("HTTP/1.1 200 OK\r\n\r\nhawser 1\n{}", "#\n".repeat(100_000));
+    let endless = fetched(&files, "example.org", &endless).await;
+    let too_long = matches!(endless, Err(FetchError::Voucher(VoucherError::TooLong)));
+    assert!(too_long, "{endless:?}");
+    let heads = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let heads = fetched(&files, "example.org", &heads).await;
+    assert!(matches!(heads, Err(FetchError::Http(_))), "{heads:?}");
+}

@@ -1,0 +1,95 @@
+//! What is known of one name that is held to its voucher.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_net::identity::PublicKey;
+use hawser_types::HostName;
+use tokio::sync::{Notify, watch};
+
+use super::refusal::Refusal;
+
+/// A name, and what came of it so far.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) name: HostName,
+    /// What came of fetching its voucher.
+    fetched: watch::Sender<Fetched>,
+    /// A connection waits for it, or a key was proved that it does not have.
+    wanted: Notify,
+    /// Who has proved a key of the voucher last. Whoever holds it asks, and others wait.
+    pub(super) proved: tokio::sync::Mutex<Option<(IpAddr, PublicKey)>>,
+    refused: Mutex<Option<(u16, Refusal)>>,
+}
+
+/// What came of fetching a voucher.
+#[derive(Debug, Default)]
+struct Fetched {
+    /// How often that was tried.
+    attempts: u64,
+    /// Why the last attempt failed.
+    problem: Option<String>,
+}
+
+impl Watched {
+    pub(super) fn new(name: HostName) -> Self {
+        Self {
+            name,
+            fetched: watch::Sender::default(),
+            wanted: Notify::new(),
+            proved: tokio::sync::Mutex::default(),
+            refused: Mutex::default(),
+        }
+    }
+
+    /// An attempt to fetch its voucher is over. Returns whether what is amiss is news.
+    pub(super) fn note_fetched(&self, problem: Option<String>) -> bool {
+        let mut is_news = false;
+        self.fetched.send_modify(|fetched| {
+            fetched.attempts += 1;
+            is_news = fetched.problem != problem;
+            fetched.problem = problem;
+        });
+        is_news
+    }
+
+    /// Why its voucher could not be fetched the last time.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.fetched.borrow().problem.clone()
+    }
+
+    /// Has its voucher fetched soon.
+    pub(super) fn want(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Waits until it is wanted, at most for `pause`.
+    pub(super) async fn until_wanted(&self, pause: Duration) {
+        let _ = tokio::time::timeout(pause, self.wanted.notified()).await;
+    }
+
+    /// Waits for the end of an attempt to fetch its voucher that begins soon, at most for
+    /// `patience`.
+    pub(super) async fn fetched_soon(&self, patience: Duration) {
+        let mut fetched = self.fetched.subscribe();
+        let before = fetched.borrow_and_update().attempts;
+        self.want();
+        let _ = tokio::time::timeout(patience, fetched.wait_for(|it| it.attempts > before)).await;
+    }
+
+    /// What came of a connection to one of its ports. Returns whether that is news.
+    pub(super) fn set_refused(&self, refused: Option<(u16, Refusal)>) -> bool {
+        let before = std::mem::replace(&mut *self.lock(), refused.clone());
+        before != refused
+    }
+
+    /// Why the last connection was refused, and to which port.
+    pub(super) fn refused(&self) -> Option<(u16, Refusal)> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(u16, Refusal)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

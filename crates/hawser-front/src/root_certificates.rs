@@ -1,0 +1,63 @@
+//! Certificates by which servers of others are believed, as far as a name says who they are.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore};
+
+/// Authorities that this host believes who a server of others is. TLS 1.3 alone is spoken with it.
+#[derive(Clone, Debug)]
+pub struct RootCertificates(Arc<ClientConfig>);
+
+impl RootCertificates {
+    /// Those in a file, in PEM; none: those of the system.
+    ///
+    /// # Errors
+    /// When the file can't be read or has none. The system may have none: then nobody is believed.
+    pub fn read(file: Option<&Path>) -> std::io::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        match file {
+            Some(path) => {
+                let wrong = |error: rustls::pki_types::pem::Error| {
+                    std::io::Error::other(format!("{}: {error}", path.display()))
+                };
+                let all = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+                for certificate in all {
+                    let added = roots.add(certificate.map_err(wrong)?);
+                    added.map_err(std::io::Error::other)?;
+                }
+                if roots.is_empty() {
+                    let problem = format!("{} holds no certificate", path.display());
+                    return Err(std::io::Error::other(problem));
+                }
+            }
+            None => {
+                let system = SYSTEM_ROOTS.iter().find(|path| Path::new(path).exists());
+                let all = system.and_then(|path| CertificateDer::pem_file_iter(path).ok());
+                roots.add_parsable_certificates(all.into_iter().flatten().flatten());
+            }
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(std::io::Error::other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// What TLS goes by.
+    pub(crate) fn tls(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Where distributions keep the certificates that they believe.
+const SYSTEM_ROOTS: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];

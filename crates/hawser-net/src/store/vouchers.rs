@@ -1,0 +1,183 @@
+//! Vouchers of servers' owners, kept over restarts.
+
+use std::collections::BTreeMap;
+
+use hawser_types::HostName;
+use serde::{Deserialize, Serialize};
+
+use super::dir::StateDir;
+use super::error::{StoreError, VERSION};
+use super::json_file::JsonFile;
+use crate::unix_time::UnixTime;
+use crate::voucher::{MAX_SPAN, VouchedKeys, Voucher};
+
+/// The newest voucher of each name, until it ends, in the file `vouchers.json`.
+///
+/// Can be shared by many tasks. Looking is quick and touches no file; changing blocks for the time
+/// of a few disk accesses.
+#[derive(Debug)]
+pub struct VoucherStore {
+    file: JsonFile<State>,
+}
+
+/// A voucher that was fetched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct KeptVoucher {
+    /// Where the name has Hawser, and with which keys; `None` where it has none.
+    pub bonded: Option<VouchedKeys>,
+    /// When it was fetched.
+    pub since: UnixTime,
+    /// From this second on it says nothing any more.
+    pub until: UnixTime,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct State {
+    version: u64,
+    vouchers: BTreeMap<String, KeptVoucher>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            vouchers: BTreeMap::new(),
+        }
+    }
+}
+
+impl VoucherStore {
+    /// Reads the file in `dir`; where there is none, nobody has vouched for anything.
+    ///
+    /// # Errors
+    /// That it makes no sense, or cannot be read.
+    pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
+        let file = JsonFile::open(dir.file("vouchers.json"))?;
+        Ok(Self { file })
+    }
+
+    /// The voucher of a name, if one is kept that has not ended at `now`.
+    pub fn voucher(&self, name: &HostName, now: UnixTime) -> Option<KeptVoucher> {
+        self.file.read(|state| {
+            let kept = state.vouchers.get(key(name))?;
+            kept.is_valid(now).then(|| kept.clone())
+        })
+    }
+
+    /// Keeps a voucher that was fetched at `now`, in place of the one before, until its span is
+    /// over. Those that have ended are forgotten; of too many, those first that end first.
+    ///
+    /// # Errors
+    /// That the file cannot be changed.
+    pub fn keep(
+        &self,
+        name: &HostName,
+        voucher: &Voucher,
+        now: UnixTime,
+    ) -> Result<KeptVoucher, StoreError> {
+        let kept = KeptVoucher {
+            bonded: voucher.bonded.clone(),
+            since: now,
+            until: now + voucher.span.min(MAX_SPAN),
+        };
+        self.file.update(|state| {
+            // A clock that was set back makes none last longer.
+            state.vouchers.retain(|_, it| it.is_valid(now));
+            state.vouchers.remove(key(name));
+            if state.vouchers.len() >= MAX_VOUCHERS {
+                let first = state.vouchers.iter().min_by_key(|(_, it)| it.until);
+                let first = first.map(|(name, _)| name.clone());
+                first.and_then(|name| state.vouchers.remove(&name));
+            }
+            state.vouchers.insert(key(name).to_owned(), kept.clone());
+            Ok(kept)
+        })
+    }
+}
+
+impl KeptVoucher {
+    fn is_valid(&self, now: UnixTime) -> bool {
+        now < self.until && self.until <= now + MAX_SPAN
+    }
+}
+
+/// A name with a final dot is the same one.
+fn key(name: &HostName) -> &str {
+    name.as_str().trim_end_matches('.')
+}
+
+const MAX_VOUCHERS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::identity::PublicKey;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000_000_000);
+
+    fn store(folder: &tempfile::TempDir) -> VoucherStore {
+        let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        VoucherStore::open(&dir).unwrap()
+    }
+
+    fn name(text: &str) -> HostName {
+        text.parse().unwrap()
+    }
+
+    fn day(n: u64) -> UnixTime {
+        NOW + Duration::from_secs(n * 86_400)
+    }
+
+    fn voucher(n: u8, days: u64) -> Voucher {
+        let keys = [PublicKey::from_bytes([n; 32])].into();
+        let ports = [443].into();
+        Voucher {
+            bonded: Some(VouchedKeys { keys, ports }),
+            span: Duration::from_secs(days * 86_400),
+        }
+    }
+
+    #[test]
+    fn a_voucher_is_kept_over_restarts_until_it_ends_and_the_newest_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = store(&folder);
+        kept.keep(&name("example.org"), &voucher(1, 7), NOW)
+            .unwrap();
+        let there = |now| store(&folder).voucher(&name("example.org."), now);
+        assert_eq!(there(day(6)).unwrap().bonded, voucher(1, 7).bonded);
+        assert_eq!(there(day(7)), None);
+        kept.keep(&name("Example.org."), &voucher(2, 2), day(1))
+            .unwrap();
+        assert_eq!(there(day(2)).unwrap().bonded, voucher(2, 2).bonded);
+        assert_eq!(there(day(3)), None);
+        assert_eq!(kept.voucher(&name("www.example.org"), day(1)), None);
+    }
+
+    #[test]
+    fn none_lasts_longer_than_thirty_days_whatever_a_clock_or_a_file_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = store(&folder);
+        let name = name("example.org");
+        let until = kept.keep(&name, &voucher(1, 99), NOW).unwrap().until;
+        assert_eq!(until, day(30));
+        let before = UnixTime::from_secs(NOW.as_secs() - 90_000);
+        assert_eq!(kept.voucher(&name, before), None, "the clock was set back");
+    }
+
+    #[test]
+    fn vouchers_without_end_take_no_more_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = store(&folder);
+        for n in 0..=MAX_VOUCHERS as u64 {
+            let days = 2 + u64::from(n != 1);
+            let name = name(&format!("n{n}.example"));
+            kept.keep(&name, &voucher(1, days), NOW).unwrap();
+        }
+        assert_eq!(kept.file.read(|it| it.vouchers.len()), MAX_VOUCHERS);
+        assert_eq!(kept.voucher(&name("n1.example"), NOW), None);
+    }
+}
