@@ -302,3 +302,28 @@ fn a_network_without_udp_costs_nothing() {
     let [tcp, auto] = [TransportChoice::Tcp, TransportChoice::Auto].map(took);
     assert!(auto < tcp + tcp / 20, "{auto:?} {tcp:?}");
 }
+
+/// The association brings a little all the time, so that no silence makes what it has go again. All
+/// that comes over TCP would wait for the 100 kB or so, for four seconds.
+#[test]
+fn what_a_limited_association_has_goes_again_over_tcp() {
+    let rate = "8Mbit/s";
+    let scenario = scenario(&(link(rate, "12ms") + &link(rate, "12ms")));
+    for direction in [Direction::Put, Direction::Get] {
+        let mut bond = bond(&scenario, TransportChoice::Auto);
+        bond.set_udp(UdpFate::Limited(Duration::from_secs(4)));
+        let bulk = Bulk::new(
+            direction,
+            ByteCount::new(16_000_000),
+            Duration::from_secs(60),
+        );
+        let outcome = bulk::run(&mut bond, &bulk);
+        let gap = outcome.arrivals.gap(Duration::from_secs(1));
+        assert!(gap < Duration::from_secs(1), "{direction:?}: {gap:?}");
+        let took = outcome.took;
+        assert!(
+            took.is_some_and(|it| it < Duration::from_secs(10)),
+            "{direction:?}: {took:?}"
+        );
+    }
+}

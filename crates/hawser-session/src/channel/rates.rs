@@ -70,8 +70,13 @@ impl Channel {
     /// True if nothing came of the chunks in flight for longer than an association takes to repair
     /// a loss. New chunks go elsewhere meanwhile.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
+        self.outbound.overdue(now) > self.repair_time()
+    }
+
+    /// Returns the time that an association takes to repair a loss, at the most.
+    pub(crate) fn repair_time(&self) -> Duration {
         let rtt = self.path.rtt() + self.path.latest().rtt_variation * 4;
-        self.outbound.overdue(now) > LATE_AFTER.max(rtt * 2)
+        LATE_AFTER.max(rtt * 2)
     }
 
     /// True if nothing gets through, however alive the path seems: the peer hangs, or a middlebox

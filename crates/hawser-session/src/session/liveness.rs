@@ -78,6 +78,7 @@ impl Session {
             self.check_silence(now);
             self.check_recovery(now);
             self.reinject_heads(now);
+            self.reinject_the_limited(now);
             self.govern(now);
             let busy = self.channels.iter().any(Channel::is_busy);
             let next = busy.then(|| self.next_look(now));

@@ -2,7 +2,7 @@
 //!
 //! *Tail reinjection*: channels that have nothing left to send repeat what others are late with.
 //! *Head reinjection*: chunks that hold up the head of a line go again when their channel has
-//! stalled.
+//! stalled. What an association has in flight goes again over TCP when the network limits UDP.
 
 use std::time::Duration;
 
@@ -86,6 +86,29 @@ impl Session {
                 let chunks = (keys.len() - before) as u64;
                 self.recorder.on_stalled(now, channel, chunks);
             }
+        }
+        for key in keys {
+            self.unacknowledged.send_again(key, ChannelRole::Bulk);
+        }
+    }
+
+    /// Sends again over TCP what an association should have brought by now, while bulk goes over
+    /// TCP because the network limits UDP.
+    ///
+    /// The association still brings something now and then, so that it neither stalls nor is
+    /// silent. All that comes over TCP would wait for it: at 200 kbit/s, 100 kB take four seconds.
+    pub(super) fn reinject_the_limited(&mut self, now: Instant) {
+        let bulk = self
+            .transports
+            .association_for(now, ChannelRole::Bulk, &self.channels);
+        let is_left = |it: &&Channel| Some(it.id()) != bulk && it.paths().is_policed(now);
+        let mut keys = SmallVec::<[ChunkKey; 8]>::new();
+        for channel in self.channels.iter().filter(is_left) {
+            let patience = channel.repair_time();
+            let sent = channel.outbound().sent();
+            let late = sent.take_while(|sent| now.since(sent.at()) > patience);
+            let chunks = late.map(Sent::chunk);
+            keys.extend(chunks.filter(|chunk| self.unacknowledged.is_single(*chunk)));
         }
         for key in keys {
             self.unacknowledged.send_again(key, ChannelRole::Bulk);

@@ -75,6 +75,9 @@ struct Trial {
     cost: Duration,
     /// Factor by which the transport on trial has to deliver more.
     margin: f64,
+    /// The network hinders the chosen transport, so that what it has in flight takes little from
+    /// the one on trial.
+    is_hindered: bool,
 }
 
 impl TransportTrial {
@@ -254,7 +257,7 @@ impl TransportTrial {
     fn begin_trial(&mut self, now: Instant, look: &Look, demand: Demand) {
         let is_hindered = self.is_hindered(look);
         let has_fallen = is_hindered && self.has_fallen(FALLEN_FOR);
-        let is_urgent = has_fallen && self.may_cost(demand.start(look), OF_FALLEN);
+        let is_urgent = has_fallen && self.busy / OF_FALLEN >= self.spent;
         let is_possible = look.sound[self.chosen.other().index()];
         if !is_possible || !is_urgent && !self.is_due(now) {
             return;
@@ -265,7 +268,7 @@ impl TransportTrial {
             EARLY_MARGIN
         } else if self.has_settled() && self.is_worth_a_trial(now, look, demand) {
             MARGIN
-        } else if is_hindered && self.samples.count() > 0 && !self.has_fallen(1) {
+        } else if is_hindered && self.samples.count() > 0 && self.best.is_none() {
             EARLY_MARGIN
         } else {
             return;
@@ -276,6 +279,7 @@ impl TransportTrial {
             samples: Samples::default(),
             cost: Duration::ZERO,
             margin,
+            is_hindered,
         });
     }
 
@@ -327,7 +331,7 @@ impl TransportTrial {
         let (age, start) = (now.since(trial.began), demand.start(look));
         if !trial.settled {
             let rest = look.in_flight[chosen.index()];
-            let drained = rest <= look.in_flight[tried.index()] / 16;
+            let drained = trial.is_hindered || rest <= look.in_flight[tried.index()] / 16;
             trial.settled = age >= start && drained || age >= LONGEST_START + start;
         } else {
             trial.samples.add(span, bytes, demand.interval(look));
@@ -474,8 +478,8 @@ const FIRST_GRAIN: Duration = Duration::from_millis(100);
 const OF_LONG: u32 = 60;
 const OF_SHORT: u32 = 40;
 const OF_ALL: u32 = 60;
-/// A trial that waits for no pause, since the chosen transport has fallen, may take one part in so
-/// many of that time.
+/// A trial that waits for no pause, since the chosen transport has fallen, may begin while all
+/// trials have taken less than one part in so many of that time. The first one always may.
 const OF_FALLEN: u32 = 30;
 /// So many samples in a row, each below `FALLEN` of the best rate, start such a trial.
 const FALLEN_FOR: usize = 2;

@@ -25,8 +25,8 @@ pub(super) struct BondArguments {
     /// What chunks go over: TCP channels, an association, or whichever delivers more
     #[arg(long, default_value = "tcp")]
     transport: Carried,
-    /// What becomes of UDP: everything passes, nothing, a tenth of each link's rate, or the last or
-    /// nothing after a minute
+    /// What becomes of UDP: everything passes, nothing, a tenth of each link's rate, the last or
+    /// nothing after a minute, or 200 kbit/s after four seconds
     #[arg(long, value_name = "FATE", default_value = "passes")]
     udp: Udp,
 }
@@ -37,6 +37,7 @@ pub(super) enum Udp {
     Blocked,
     Throttled,
     Slowed,
+    Limited,
     Dropped,
 }
 
@@ -61,6 +62,7 @@ impl Udp {
             Self::Blocked => UdpFate::Blocked,
             Self::Throttled => UdpFate::Throttled,
             Self::Slowed => UdpFate::Slowed(HINDERED_AFTER),
+            Self::Limited => UdpFate::Limited(LIMITED_AFTER),
             Self::Dropped => UdpFate::Dropped(HINDERED_AFTER),
         }
     }
@@ -119,3 +121,5 @@ pub(super) fn show(json: bool, reports: &impl Serialize, text: impl Display) -> 
 
 /// Time from the beginning of a session to the moment from which UDP is throttled or dropped.
 const HINDERED_AFTER: Duration = Duration::from_secs(60);
+/// The same for a rate that all links have, as in the lab's matrix of faults.
+const LIMITED_AFTER: Duration = Duration::from_secs(4);

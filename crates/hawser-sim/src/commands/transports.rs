@@ -31,8 +31,8 @@ pub(crate) struct TransportArguments {
     /// One congestion control for all TCP channels, as where bbr may not be used
     #[arg(long, value_name = "CONTROL")]
     congestion: Option<Congestion>,
-    /// What becomes of UDP: everything passes, nothing, a tenth of each link's rate, or the last or
-    /// nothing after a minute
+    /// What becomes of UDP: everything passes, nothing, a tenth of each link's rate, the last or
+    /// nothing after a minute, or 200 kbit/s after four seconds
     #[arg(long, value_name = "FATE", default_value = "passes")]
     udp: Udp,
     /// Print the report as JSON

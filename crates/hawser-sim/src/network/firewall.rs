@@ -16,6 +16,8 @@ pub enum UdpFate {
     Throttled,
     /// The same once this time is over.
     Slowed(Duration),
+    /// Each link lets 200 kbit/s pass in each direction once this time is over.
+    Limited(Duration),
     /// Nothing passes once this time is over.
     Dropped(Duration),
 }
@@ -70,20 +72,29 @@ impl Firewall {
             UdpFate::Passes => true,
             UdpFate::Blocked => false,
             UdpFate::Dropped(after) => age < after,
-            UdpFate::Throttled => way.lets_pass(now, size),
-            UdpFate::Slowed(after) => age < after || way.lets_pass(now, size),
+            UdpFate::Throttled => way.lets_pass_a_tenth(now, size),
+            UdpFate::Slowed(after) => age < after || way.lets_pass_a_tenth(now, size),
+            UdpFate::Limited(after) => {
+                let time = LIMIT.time_for(size).unwrap_or_default();
+                age < after || way.lets_pass(now, time)
+            }
         }
     }
 }
 
 impl Way {
-    /// Whether a datagram is within the part that passes.
-    fn lets_pass(&mut self, now: Instant, size: ByteCount) -> bool {
+    /// Whether a datagram is within a tenth of the link's rate.
+    fn lets_pass_a_tenth(&mut self, now: Instant, size: ByteCount) -> bool {
+        let time = self.rate.time_for(size).unwrap_or_default();
+        self.lets_pass(now, time * THROTTLED_TO)
+    }
+
+    /// Whether a datagram is within what passes, which takes this time of it.
+    fn lets_pass(&mut self, now: Instant, time: Duration) -> bool {
         let from = now.max(self.used_until);
         let passes = from <= now + BURST;
         if passes {
-            let time = self.rate.time_for(size).unwrap_or_default();
-            self.used_until = from + time * THROTTLED_TO;
+            self.used_until = from + time;
         }
         passes
     }
@@ -91,7 +102,9 @@ impl Way {
 
 /// The part of a link's rate that throttled UDP has.
 const THROTTLED_TO: u32 = 10;
-/// Time for which throttled UDP may be ahead of its rate.
+/// The rate of limited UDP.
+const LIMIT: Rate = Rate::from_bits_per_second(200_000);
+/// Time for which throttled or limited UDP may be ahead of its rate.
 const BURST: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -129,6 +142,15 @@ mod tests {
         assert_eq!(passed(&mut firewall, 0, 1000), 1000);
         let all = passed(&mut firewall, 1000, 10_000);
         assert!((1000..1015).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn limited_udp_has_a_rate_whatever_the_link_has() {
+        let mut firewall = firewall();
+        firewall.set(at(0), UdpFate::Limited(Duration::from_secs(1)));
+        assert_eq!(passed(&mut firewall, 0, 1000), 1000);
+        let all = passed(&mut firewall, 1000, 10_000);
+        assert!((250..255).contains(&all), "{all}");
     }
 
     #[test]

@@ -140,7 +140,8 @@ fn what_a_network_hinders_is_compared_at_once() {
 /// The pause after a trial holds for trials out of curiosity only.
 #[test]
 fn what_a_network_begins_to_hinder_is_compared_soon_after_another_trial() {
-    for earlier in [10, 19, 60] {
+    // The first such trial waits for no time that would pay for it.
+    for earlier in [3, 10, 19, 60] {
         let mut world = World::new(1_000_000, 1_000_000);
         world.race = TransportTrial::new();
         world.run(earlier * 1000);
@@ -153,6 +154,39 @@ fn what_a_network_begins_to_hinder_is_compared_soon_after_another_trial() {
         let slow = world.used[1] - before[1];
         assert!(slow <= Duration::from_millis(900), "{earlier}: {slow:?}");
     }
+}
+
+/// The sign of a limit comes before the rate of a quarter of a second shows it. TCP would never
+/// deliver 1.5 times what the association did without the limit.
+#[test]
+fn what_is_compared_is_the_rate_under_the_limit() {
+    for early in [0, 60, 120, 180, 240] {
+        let mut world = World::new(1_000_000, 1_000_000);
+        world.race = TransportTrial::new();
+        world.run(5000);
+        world.look.is_policed = true;
+        world.run(early);
+        world.rates[1] = 25_000;
+        let before = world.used;
+        world.run(3000);
+        assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Faster));
+        let slow = world.used[1] - before[1];
+        assert!(slow <= Duration::from_millis(900), "{early}: {slow:?}");
+        assert_eq!(world.trials, 1);
+    }
+}
+
+/// What a limited association has in flight takes seconds, and little from TCP.
+#[test]
+fn a_trial_does_not_wait_for_what_is_stuck_behind_a_limit() {
+    let mut world = World::new(1_000_000, 100_000);
+    world.race = TransportTrial::new();
+    world.look.is_policed = true;
+    while world.race.chosen() == Transport::Association && world.used[0] < Duration::from_secs(9) {
+        world.run(20);
+        world.look.in_flight[1] = 200_000;
+    }
+    assert!(world.used[0] < Duration::from_secs(2), "{:?}", world.used);
 }
 
 #[test]
