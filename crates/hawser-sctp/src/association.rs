@@ -27,7 +27,7 @@ use crate::receive::Inbound;
 use crate::send::{Outbound, OwnerBacklog};
 use crate::{
     AssociationConfig, Backlog, Event, LinkInfo, Local, LostMessage, Message, PathSnapshot,
-    Received, Route, SendError, ToPlace, Turn,
+    PlacedMessage, Received, Route, SendError, ToPlace, Turn,
 };
 
 /// One end of an association.
@@ -116,12 +116,16 @@ impl Association {
     /// # Errors
     /// Fails when the send buffer is full, the association is closing, or there is no
     /// [`AssociationConfig::placed_stream`].
-    pub fn send_over(&mut self, path: PathId, payload: Bytes) -> Result<(), SendError> {
+    pub fn send_over(
+        &mut self,
+        path: PathId,
+        message: impl Into<PlacedMessage>,
+    ) -> Result<(), SendError> {
         if self.is_closed || !self.shutdown.is_open() {
             return Err(SendError::Closing);
         }
         match &mut self.flow {
-            Some(flow) => flow.outbound.send_over(&self.paths, path, payload),
+            Some(flow) => flow.outbound.send_over(&self.paths, path, message.into()),
             None => Err(SendError::Full),
         }
     }

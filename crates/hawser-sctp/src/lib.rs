@@ -32,6 +32,6 @@ pub use event::Event;
 pub use hawser_wire::sctp::Framing;
 pub use receive::{Carrier, End, Received};
 pub use route::{LinkInfo, Local, PathSelector, Route, ToPlace, Transmit, Turn};
-pub use send::{LostMessage, Message, OwnerBacklog, Reliability};
+pub use send::{Front, LostMessage, Message, OwnerBacklog, PlacedMessage, Reliability};
 pub use snapshot::{Backlog, PathSnapshot};
 pub use traffic::Traffic;

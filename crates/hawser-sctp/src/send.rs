@@ -21,7 +21,6 @@ mod window;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler};
 use hawser_sched::tally::{Placed, Tallies};
 use hawser_types::{ByteCount, Instant, PathId};
@@ -42,7 +41,7 @@ use train::Train;
 use window::{Record, Status, Transmission, Window};
 
 pub use message::{Message, OwnerBacklog, Reliability};
-pub use placed::LostMessage;
+pub use placed::{Front, LostMessage, PlacedMessage};
 
 /// The sending half of an association: message queues and the compound congestion window.
 ///
@@ -159,14 +158,14 @@ impl Outbound {
         &mut self,
         paths: &Paths,
         id: PathId,
-        payload: Bytes,
+        message: PlacedMessage,
     ) -> Result<(), SendError> {
         if self.placed.stream().is_none() {
             let count = self.streams;
             let stream = StreamNumber::default();
             return Err(SendError::NoSuchStream { stream, count });
         }
-        let (size, max) = (ByteCount::from(payload.len()), self.max_message);
+        let (size, max) = (ByteCount::from(message.length()), self.max_message);
         if size == ByteCount::ZERO || size > max {
             return Err(SendError::Size { size, max });
         }
@@ -182,9 +181,9 @@ impl Outbound {
             let header = framing.data_header(stream, order, Some(0));
             framing.payload_within(room, header, order)
         };
-        for data in self.placed.cut(payload, limit) {
-            let bytes = data.payload.len();
-            let chunk = self.window.push_placed(data);
+        for (front, data) in self.placed.cut(message, limit) {
+            let bytes = front.len() + data.payload.len();
+            let chunk = self.window.push_placed(front, data);
             self.placed.push(id, chunk, bytes);
         }
         self.shares.on_placed(size.as_u64());
@@ -208,9 +207,9 @@ impl Outbound {
     fn lose_placed(&mut self, chunk: u64, left_at: Option<Instant>) {
         let record = self.window.get(chunk);
         let is_returned = record.is_some_and(|record| record.is_returned);
-        let payload = self.window.end_placed(chunk, Status::Abandoned);
-        if let Some(payload) = payload.filter(|_| !is_returned) {
-            self.placed.on_lost(LostMessage { payload, left_at });
+        let message = self.window.end_placed(chunk, Status::Abandoned);
+        if let Some(message) = message.filter(|_| !is_returned) {
+            self.placed.on_lost(LostMessage { message, left_at });
         }
     }
 
@@ -260,7 +259,7 @@ impl Outbound {
             .window
             .to_retransmit()
             .filter_map(|it| self.window.get(it));
-        let again: u64 = again.map(|record| record.data.payload.len() as u64).sum();
+        let again: u64 = again.map(|record| record.length()).sum();
         Backlog {
             queued: self.queued(),
             in_flight: ByteCount::new(self.window.bytes_in_flight() + again),
@@ -338,7 +337,7 @@ impl Outbound {
     /// Tells whether a failed chunk may be sent again. The first of the window always may, since
     /// the peer waits for it.
     fn may_retransmit(&self, chunk: u64, record: &Record) -> bool {
-        let length = record.data.payload.len();
+        let length = record.length() as usize;
         chunk == self.window.first() || self.has_room_for(length)
     }
 

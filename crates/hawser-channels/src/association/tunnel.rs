@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_sched::packet::PacketPolicy;
-use hawser_sctp::{Association, LostMessage, Received, SendError, ToPlace, Transmit, Turn};
+use hawser_sctp::{
+    Association, Front, LostMessage, PlacedMessage, Received, SendError, ToPlace, Transmit, Turn,
+};
 use hawser_session::{PacketFlow, Side};
 use hawser_tunnel::{
-    Delivery, PacketMemory, PathDelay, Placed, Receiver, ReceiverConfig, ReceiverStats, Refused,
-    Sender, SenderConfig, SenderStats, TunnelPaths,
+    Delivery, PathDelay, Placed, Receiver, ReceiverConfig, ReceiverStats, Refused, Sender,
+    SenderConfig, SenderStats, TunnelPaths,
 };
 use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::tunnel::{TunnelHeader, TunnelMessage};
@@ -34,8 +36,6 @@ pub struct AssociationTunnel {
     told_at: Instant,
     /// Messages of the peer that could not be read.
     unreadable: u64,
-    /// Memory of the next messages.
-    memory: PacketMemory,
 }
 
 /// What a tunnel has done.
@@ -72,7 +72,6 @@ impl AssociationTunnel {
             stage: Stage::Fill,
             told_at: Instant::ZERO,
             unreadable: 0,
-            memory: PacketMemory::default(),
         }
     }
 
@@ -202,14 +201,11 @@ impl AssociationTunnel {
             association.show_rooms(now, turn, |view, room| paths.push(view.clone(), room));
             while let Some(placed) = self.sender.poll(now, &mut self.paths) {
                 any = true;
-                if let Err(error) = send(&mut self.memory, association, &placed) {
+                if let Err(error) = send(association, placed) {
                     // Lost, as on the way: it had room, so the association is about to end.
                     tracing::debug!(%error, "a packet is not sent");
                 }
             }
-        }
-        if !any {
-            self.memory.give_back();
         }
         association.set_to_place(match (self.sender.is_empty(), turn, any) {
             (true, ..) => ToPlace::Nothing,
@@ -221,10 +217,10 @@ impl AssociationTunnel {
 
     /// Lets a message that was lost leave once more.
     fn repair(&mut self, now: Instant, lost: LostMessage) {
-        let mut packet = lost.payload;
-        if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(&mut packet) {
+        let PlacedMessage { front, payload } = lost.message;
+        if let Ok(TunnelMessage::Packet(header)) = TunnelMessage::take(&mut &front[..]) {
             let left_at = lost.left_at.unwrap_or(now);
-            self.sender.repair(left_at, header, packet);
+            self.sender.repair(left_at, header, payload);
         }
     }
 
@@ -261,17 +257,16 @@ impl AssociationTunnel {
     }
 }
 
-/// Sends a packet; messages that follow each other share `memory`.
-fn send(
-    memory: &mut PacketMemory,
-    association: &mut Association,
-    placed: &Placed,
-) -> Result<(), SendError> {
-    let length = TunnelHeader::MAX_LENGTH + placed.packet.len();
-    let room = memory.room_for(length);
-    placed.header.put(room);
-    room.extend_from_slice(&placed.packet);
-    let message = room.split().freeze();
+/// Sends a packet behind its header.
+fn send(association: &mut Association, placed: Placed) -> Result<(), SendError> {
+    let mut header = [0; TunnelHeader::MAX_LENGTH];
+    let mut room = &mut header[..];
+    placed.header.put(&mut room);
+    let length = TunnelHeader::MAX_LENGTH - room.len();
+    let message = PlacedMessage {
+        front: Front::from_slice(&header[..length]),
+        payload: placed.packet,
+    };
     association.send_over(PathId::new(placed.path.value()), message)
 }
 

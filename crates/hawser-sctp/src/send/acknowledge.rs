@@ -145,7 +145,7 @@ impl Outbound {
         }
         let once = record.send_count == 1;
         let (size, failed) = (record.size(), record.failed.last().copied());
-        let length = ByteCount::from(record.data.payload.len());
+        let length = ByteCount::new(record.length());
         let (in_flight, is_duplicated) =
             (std::mem::take(&mut record.in_flight), record.is_duplicated);
         match record.is_placed {

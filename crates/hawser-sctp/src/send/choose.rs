@@ -120,8 +120,8 @@ impl Outbound {
             }
             let left_at = Some(packet.at);
             for chunk in &packet.chunks {
-                if let Some(payload) = self.window.give_back(*chunk) {
-                    self.placed.on_lost(LostMessage { payload, left_at });
+                if let Some(message) = self.window.give_back(*chunk) {
+                    self.placed.on_lost(LostMessage { message, left_at });
                 }
             }
             let chunks = packet.chunks.iter().copied();

@@ -22,11 +22,26 @@ pub(super) struct PlacedQueue {
     lost: VecDeque<LostMessage>,
 }
 
+/// A message of [`Association::send_over`](crate::Association::send_over).
+///
+/// Its payload is `front` and then `payload`. They are put together in the packet, so that whoever
+/// adds a header copies no payload for that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlacedMessage {
+    /// What it begins with.
+    pub front: Front,
+    /// What follows.
+    pub payload: Bytes,
+}
+
+/// A few bytes that a message begins with.
+pub type Front = SmallVec<[u8; 8]>;
+
 /// A message of [`Association::send_over`](crate::Association::send_over) that counts as lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostMessage {
     /// The message.
-    pub payload: Bytes,
+    pub message: PlacedMessage,
     /// When it left; `None` if it did not.
     pub left_at: Option<Instant>,
 }
@@ -36,6 +51,22 @@ pub struct LostMessage {
 struct Line {
     chunks: VecDeque<u64>,
     bytes: u64,
+}
+
+impl PlacedMessage {
+    /// Its length in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.front.len() + self.payload.len()
+    }
+}
+
+impl From<Bytes> for PlacedMessage {
+    fn from(payload: Bytes) -> Self {
+        Self {
+            front: Front::new(),
+            payload,
+        }
+    }
 }
 
 impl PlacedQueue {
@@ -70,11 +101,13 @@ impl PlacedQueue {
     /// is alone needs no number of its own, and one that stays small is one byte in a compact
     /// packet. What a FORWARD-TSN names is right all the same: the number of a whole message is
     /// that of the last one in parts before it.
+    ///
+    /// The first chunk has the front, whole: it is shorter than any limit of a path.
     pub(super) fn cut(
         &mut self,
-        payload: Bytes,
+        message: PlacedMessage,
         limit: impl Fn(StreamNumber, &DataOrder) -> usize,
-    ) -> SmallVec<[Data; 2]> {
+    ) -> SmallVec<[(Front, Data); 2]> {
         let stream = self.stream.unwrap_or_default();
         let limit = |message: u32| {
             let order = DataOrder::Interleaved {
@@ -83,21 +116,25 @@ impl PlacedQueue {
             };
             limit(stream, &order).max(1)
         };
-        if payload.len() > limit(self.number) {
+        if message.length() > limit(self.number) {
             self.number = self.number.wrapping_add(1);
         }
-        let message = self.number;
-        let limit = limit(message);
-        let (mut rest, mut fragment) = (payload, 0);
+        let number = self.number;
+        let limit = limit(number);
+        let (mut front, mut rest, mut fragment) = (message.front, message.payload, 0);
         let parts = std::iter::from_fn(|| {
-            if rest.is_empty() {
+            if rest.is_empty() && front.is_empty() {
                 return None;
             }
-            let part = rest.split_to(limit.min(rest.len()));
+            let front = std::mem::take(&mut front);
+            let part = rest.split_to(limit.saturating_sub(front.len()).min(rest.len()));
             let data = Data {
                 tsn: Tsn::default(),
                 stream,
-                order: DataOrder::Interleaved { message, fragment },
+                order: DataOrder::Interleaved {
+                    message: number,
+                    fragment,
+                },
                 unordered: true,
                 first: fragment == 0,
                 last: rest.is_empty(),
@@ -106,7 +143,7 @@ impl PlacedQueue {
                 payload: part,
             };
             fragment += 1;
-            Some(data)
+            Some((front, data))
         });
         parts.collect()
     }
@@ -133,11 +170,11 @@ impl PlacedQueue {
     }
 
     /// Takes out the next chunk of a path.
-    pub(super) fn pop(&mut self, path: PathId, bytes: usize) {
+    pub(super) fn pop(&mut self, path: PathId, bytes: u64) {
         if let Some(line) = self.paths.get_mut(&path)
             && line.chunks.pop_front().is_some()
         {
-            line.bytes -= bytes as u64;
+            line.bytes -= bytes;
             self.chunks -= 1;
         }
     }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Outbound;
 use super::duplicate::second_path;
 use super::job::{Job, Kind};
-use super::window::{LOOK_AHEAD, Status, Transmission};
+use super::window::{LOOK_AHEAD, Record, Status, Transmission};
 use crate::path::{Path, Paths};
 
 /// A packet that is being filled for a path.
@@ -180,8 +180,8 @@ impl Outbound {
     fn fill_placed(&mut self, filling: &mut Filling, writer: &mut PacketWriter) {
         while let Some(chunk) = self.placed.next_on(filling.path) {
             let record = self.window.get(chunk);
-            let bytes = record.map_or(0, |record| record.data.payload.len());
-            if bytes as u64 > self.room() && self.window.bytes_in_flight() > 0 {
+            let bytes = record.map_or(0, Record::length);
+            if bytes > self.room() && self.window.bytes_in_flight() > 0 {
                 return;
             }
             let was_empty = writer.is_empty();
@@ -210,7 +210,7 @@ impl Outbound {
         let second = second_path(now, paths, filling.path)?;
         let records = filling.to_duplicate.iter();
         let records = records.filter_map(|chunk| self.window.get(*chunk));
-        let bytes = records.map(|record| record.data.payload.len() as u64).sum();
+        let bytes = records.map(|record| record.length()).sum();
         let allowed = self.budget.spend(now, bytes);
         allowed.then(|| (second, filling.to_duplicate.clone()))
     }
@@ -277,14 +277,14 @@ impl Outbound {
         };
         record.data.immediate = filling.immediate;
         if record.status == Status::Fail {
-            record.window_probe = record.data.payload.len() as u64 > room;
+            record.window_probe = record.length() > room;
         }
         let size = record.size();
-        if !writer.put_data(&record.data) {
+        if !writer.put_data_behind(&record.front, &record.data) {
             return false;
         }
         if let Some(stream) = record.owner_stream {
-            let bytes = record.data.payload.len() as u64;
+            let bytes = record.length();
             let (before, here) = record.was_sent(filling.path);
             // What one path repeats is its own affair, as retransmissions of TCP are.
             if !before || !here {

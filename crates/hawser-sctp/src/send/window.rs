@@ -1,11 +1,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use hawser_types::{ByteCount, Instant, PathId, RangeSet, StreamId};
 use hawser_wire::sctp::{Data, Framing, Tsn};
 use smallvec::SmallVec;
 
 use super::message::MessageId;
+use super::placed::{Front, PlacedMessage};
 
 /// The compound congestion window: all chunks from the first one not cumulatively acknowledged,
 /// over all paths. It moves as SCTP's does, and only then are buffers released.
@@ -37,6 +37,8 @@ pub(super) struct Window {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) data: Data,
+    /// What the payload begins with, kept apart from it.
+    pub(super) front: Front,
     /// Size in a packet: header, payload, padding.
     size: u32,
     pub(super) status: Status,
@@ -163,13 +165,18 @@ impl Window {
     }
 
     /// Adds a chunk that is about to be sent for the first time, and assigns its TSN.
-    pub(super) fn push(&mut self, mut data: Data, message: Option<MessageId>) -> u64 {
+    pub(super) fn push(&mut self, data: Data, message: Option<MessageId>) -> u64 {
+        self.push_behind(Front::new(), data, message)
+    }
+
+    fn push_behind(&mut self, front: Front, mut data: Data, message: Option<MessageId>) -> u64 {
         let chunk = self.end();
         data.tsn = self.tsn(chunk);
-        self.bytes += data.payload.len() as u64;
+        self.bytes += (front.len() + data.payload.len()) as u64;
         self.records.push_back(Record {
-            size: self.framing.chunk_length(&data) as u32,
+            size: self.framing.chunk_length_behind(front.len(), &data) as u32,
             data,
+            front,
             status: Status::Fail,
             in_flight: SmallVec::new(),
             failed: SmallVec::new(),
@@ -188,8 +195,8 @@ impl Window {
     }
 
     /// Adds a chunk that is about to be sent over the path that the owner has chosen.
-    pub(super) fn push_placed(&mut self, data: Data) -> u64 {
-        let chunk = self.push(data, None);
+    pub(super) fn push_placed(&mut self, front: Front, data: Data) -> u64 {
+        let chunk = self.push_behind(front, data, None);
         if let Some(record) = self.get_mut(chunk) {
             record.is_placed = true;
         }
@@ -198,24 +205,31 @@ impl Window {
 
     /// Returns a placed chunk that is in flight, once, for the owner to place it again. `None` for
     /// a part of a message.
-    pub(super) fn give_back(&mut self, chunk: u64) -> Option<Bytes> {
+    pub(super) fn give_back(&mut self, chunk: u64) -> Option<PlacedMessage> {
         let record = self.get_mut(chunk).filter(|record| {
             let is_open = record.is_placed && record.status == Status::Wait;
             is_open && !record.is_returned && record.data.first && record.data.last
         })?;
         record.is_returned = true;
-        Some(record.data.payload.clone())
+        Some(PlacedMessage {
+            front: record.front.clone(),
+            payload: record.data.payload.clone(),
+        })
     }
 
     /// Ends a placed chunk: it has arrived, or is given up. Returns its payload where that is a
     /// whole message; the window does not need it any more.
-    pub(super) fn end_placed(&mut self, chunk: u64, status: Status) -> Option<Bytes> {
+    pub(super) fn end_placed(&mut self, chunk: u64, status: Status) -> Option<PlacedMessage> {
         self.set_status(chunk, status);
         let record = self.get_mut(chunk)?;
-        let payload = std::mem::take(&mut record.data.payload);
+        let length = record.length();
+        let message = PlacedMessage {
+            front: std::mem::take(&mut record.front),
+            payload: std::mem::take(&mut record.data.payload),
+        };
         let is_whole = record.data.first && record.data.last;
-        self.bytes -= payload.len() as u64;
-        is_whole.then_some(payload)
+        self.bytes -= length;
+        is_whole.then_some(message)
     }
 
     /// Records that the chunk leaves in this packet.
@@ -226,7 +240,7 @@ impl Window {
         };
         let again = match record.send_count {
             0 => 0,
-            _ => record.data.payload.len() as u64,
+            _ => record.length(),
         };
         record.send_count += 1;
         record.in_flight.push(transmission);
@@ -245,7 +259,7 @@ impl Window {
         let first = record.in_flight.first().map(|it| it.path);
         record.copied |= record.in_flight.iter().any(|it| Some(it.path) != first);
         record.is_duplicated = is_duplicate;
-        self.copied += record.data.payload.len() as u64;
+        self.copied += record.length();
     }
 
     /// Changes a chunk's status and the counts that depend on it.
@@ -253,7 +267,7 @@ impl Window {
         let Some(record) = self.get_mut(chunk) else {
             return;
         };
-        let length = record.data.payload.len() as u64;
+        let length = record.length();
         let before = std::mem::replace(&mut record.status, status);
         if before == Status::Wait {
             self.bytes_in_flight -= length;
@@ -331,7 +345,7 @@ impl Window {
             let Some(record) = self.records.pop_front() else {
                 break;
             };
-            self.bytes -= record.data.payload.len() as u64;
+            self.bytes -= record.length();
             self.first += 1;
         }
         self.acknowledged.remove_below(self.first);
@@ -372,6 +386,11 @@ impl Record {
     /// Returns the size in a packet: header, payload, padding.
     pub(super) fn size(&self) -> u64 {
         self.size.into()
+    }
+
+    /// Returns the length of the payload.
+    pub(super) fn length(&self) -> u64 {
+        (self.front.len() + self.data.payload.len()) as u64
     }
 
     /// Tells whether the chunk was sent before, and whether over this path; packets of long ago

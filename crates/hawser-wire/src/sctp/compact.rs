@@ -9,8 +9,14 @@ use super::{Data, DataOrder, StreamNumber, Tsn, flag, kind};
 use crate::varint::{put_varint, take_varint_u32};
 use crate::{Malformed, MalformedReason};
 
-/// Writes I-DATA; `ends`: nothing follows it in its packet.
-pub(super) fn put_data(out: &mut BytesMut, data: &Data, message: u32, fragment: u32, ends: bool) {
+/// Writes I-DATA with `front` before its payload; `ends`: nothing follows it in its packet.
+pub(super) fn put_data(
+    out: &mut BytesMut,
+    front: &[u8],
+    data: &Data,
+    (message, fragment): (u32, u32),
+    ends: bool,
+) {
     let flags = [
         (data.last, flag::LAST),
         (data.first, flag::FIRST),
@@ -22,13 +28,15 @@ pub(super) fn put_data(out: &mut BytesMut, data: &Data, message: u32, fragment: 
     out.put_u8(flags.fold(kind::I_DATA, |all, (_, flag)| all | flag));
     if !ends {
         // A payload too long for the field is too long for the packet; the writer checks that.
-        out.put_u16(u16::try_from(data.payload.len()).unwrap_or(u16::MAX));
+        let length = front.len() + data.payload.len();
+        out.put_u16(u16::try_from(length).unwrap_or(u16::MAX));
     }
     out.put_u32(data.tsn.value());
     put_varint(out, data.stream.value().into());
     put_varint(out, message.into());
     let shared = if data.first { data.protocol } else { fragment };
     put_varint(out, shared.into());
+    out.put_slice(front);
     out.put_slice(&data.payload);
 }
 

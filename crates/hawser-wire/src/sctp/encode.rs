@@ -11,7 +11,7 @@ use super::{Cause, Chunk, Data, DataOrder, ForwardTsn, Init, Parameter, Sack, fl
 /// Writes a chunk without its padding.
 pub(super) fn put_chunk(out: &mut BytesMut, chunk: &Chunk) {
     match chunk {
-        Chunk::Data(data) => put_data(out, data),
+        Chunk::Data(data) => put_data(out, &[], data),
         Chunk::Init(init) => put_init(out, kind::INIT, init),
         Chunk::InitAck(init) => put_init(out, kind::INIT_ACK, init),
         Chunk::Sack(sack) => put_sack(out, sack),
@@ -49,8 +49,8 @@ pub(super) fn put_chunk(out: &mut BytesMut, chunk: &Chunk) {
     }
 }
 
-/// Writes DATA or I-DATA without its padding.
-pub(super) fn put_data(out: &mut BytesMut, data: &Data) {
+/// Writes DATA or I-DATA with `front` before its payload, without padding.
+pub(super) fn put_data(out: &mut BytesMut, front: &[u8], data: &Data) {
     let flags = [
         (data.last, flag::LAST),
         (data.first, flag::FIRST),
@@ -77,6 +77,7 @@ pub(super) fn put_data(out: &mut BytesMut, data: &Data) {
                 out.put_u32(if data.first { data.protocol } else { fragment });
             }
         }
+        out.put_slice(front);
         out.put_slice(&data.payload);
     });
 }

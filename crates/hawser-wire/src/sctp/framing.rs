@@ -76,9 +76,15 @@ impl Framing {
 
     /// Returns the length of a chunk that is alone in its packet, with padding.
     pub fn chunk_length(self, data: &Data) -> usize {
+        self.chunk_length_behind(0, data)
+    }
+
+    /// Returns the length of a chunk that is alone in its packet, with padding and with `front`
+    /// bytes before its payload.
+    pub fn chunk_length_behind(self, front: usize, data: &Data) -> usize {
         let protocol = data.first.then_some(data.protocol);
         let header = self.data_header(data.stream, &data.order, protocol);
-        let length = header + data.payload.len();
+        let length = header + front + data.payload.len();
         match (self, data.order) {
             (Self::Compact, DataOrder::Interleaved { .. }) => length,
             _ => length + padding(length),

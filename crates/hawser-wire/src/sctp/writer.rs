@@ -128,7 +128,13 @@ impl PacketWriter {
 
     /// Appends DATA or I-DATA; `false` if it does not fit.
     pub fn put_data(&mut self, data: &Data) -> bool {
-        let length = self.framing.chunk_length(data);
+        self.put_data_behind(&[], data)
+    }
+
+    /// Appends DATA or I-DATA with `front` before its payload, as if it belonged to that; `false`
+    /// if it does not fit.
+    pub fn put_data_behind(&mut self, front: &[u8], data: &Data) -> bool {
+        let length = self.framing.chunk_length_behind(front.len(), data);
         let fits = length <= self.room();
         if fits {
             pad(&mut self.packet);
@@ -136,10 +142,11 @@ impl PacketWriter {
                 (Framing::Compact, DataOrder::Interleaved { message, fragment }) => {
                     let next = (self.packet.len() + length + LENGTH).next_multiple_of(4);
                     self.is_full = next + ELEMENT_HEADER > self.capacity;
-                    compact::put_data(&mut self.packet, data, message, fragment, self.is_full);
+                    let numbers = (message, fragment);
+                    compact::put_data(&mut self.packet, front, data, numbers, self.is_full);
                 }
                 _ => {
-                    put_data(&mut self.packet, data);
+                    put_data(&mut self.packet, front, data);
                     pad(&mut self.packet);
                 }
             }

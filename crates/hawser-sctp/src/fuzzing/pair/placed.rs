@@ -1,5 +1,6 @@
 //! Messages whose paths the owners choose.
 
+use bytes::Bytes;
 use hawser_types::PathId;
 use hawser_wire::fuzzing::Script;
 
@@ -23,7 +24,7 @@ impl World {
         let path = PathId::new(paths[choice % paths.len()]);
         let mut payload = vec![number as u8; 8 + length];
         payload[..8].copy_from_slice(&number.to_be_bytes());
-        if association.send_over(path, payload.into()).is_ok() {
+        if association.send_over(path, Bytes::from(payload)).is_ok() {
             self.hosts[host].placed += 1;
         }
     }

@@ -3,7 +3,7 @@
 use hawser_wire::sctp::ForwardTsn;
 
 use super::*;
-use crate::{SendError, ToPlace, Turn};
+use crate::{Front, PlacedMessage, SendError, ToPlace, Turn};
 
 /// A configuration under a seal, where the owner places messages.
 fn placing() -> AssociationConfig {
@@ -18,7 +18,7 @@ impl Bench {
     fn place(&mut self, path: u32, bytes: usize) {
         let payload = Bytes::from(vec![9; bytes]);
         let path = PathId::new(path);
-        let taken = self.outbound.send_over(&self.paths, path, payload);
+        let taken = self.outbound.send_over(&self.paths, path, payload.into());
         assert_eq!(taken, Ok(()));
     }
 
@@ -45,7 +45,7 @@ impl Bench {
     /// The sizes of messages that the owner gets back.
     fn lost(&mut self) -> Vec<usize> {
         let lost = std::iter::from_fn(|| self.outbound.take_lost());
-        lost.map(|it| it.payload.len()).collect()
+        lost.map(|it| it.message.payload.len()).collect()
     }
 
     fn forward(&mut self) -> Option<ForwardTsn> {
@@ -75,6 +75,49 @@ fn messages_leave_over_the_path_that_the_owner_chooses_in_its_order() {
             .into_iter()
             .all(|data| data.unordered && data.stream.value() == 1)
     );
+}
+
+#[test]
+fn a_front_is_part_of_its_message_and_comes_back_with_it() {
+    let mut bench = Bench::with_rtts(&[50], &placing());
+    super::hostile::open(&mut bench, 0);
+    let message = |length: usize| PlacedMessage {
+        front: Front::from_slice(b"front"),
+        payload: vec![9; length].into(),
+    };
+    // The second one leaves in parts.
+    for (length, count) in [(900, 1), (3000, 2), (900, 1)] {
+        for _ in 0..count {
+            let path = PathId::new(0);
+            let taken = bench
+                .outbound
+                .send_over(&bench.paths, path, message(length));
+            assert_eq!(taken, Ok(()));
+        }
+    }
+    let queued = bench.outbound.window.bytes();
+    assert_eq!(queued, ByteCount::new(2 * 905 + 2 * 3005));
+    let sent = bench.pump();
+    let chunks: Vec<_> = sent.iter().flat_map(|it| &it.chunks).collect();
+    let mut whole = Vec::new();
+    for chunk in &chunks {
+        if chunk.first {
+            assert!(chunk.payload.starts_with(b"front\x09"));
+        }
+        whole.extend_from_slice(&chunk.payload);
+    }
+    let expected = [900, 3000, 3000, 900].map(|length| [b"front", &vec![9; length][..]].concat());
+    assert_eq!(whole, expected.concat());
+    bench.wait(50);
+    // The first one is missing.
+    let last = chunks.len() as u64 - 1;
+    bench.sack(0, &[(1, last)]).unwrap();
+    assert!(bench.pump().is_empty());
+    let lost = bench.outbound.take_lost().unwrap();
+    assert_eq!(lost.message, message(900));
+    assert_eq!(bench.outbound.window.bytes(), ByteCount::ZERO);
+    bench.sack(last + 1, &[]).unwrap();
+    assert!(bench.outbound.is_settled());
 }
 
 #[test]
@@ -192,7 +235,10 @@ fn what_a_silent_path_has_in_flight_goes_back_to_the_owner_once() {
     bench.now = silent.unwrap();
     assert!(bench.pump().is_empty());
     let lost = bench.outbound.take_lost().unwrap();
-    assert_eq!((lost.payload.len(), lost.left_at), (900, Some(left_at)));
+    assert_eq!(
+        (lost.message.payload.len(), lost.left_at),
+        (900, Some(left_at))
+    );
     assert_eq!(bench.lost(), [800]);
     // It may still arrive, and counts as lost for the path in the end.
     assert_eq!(bench.status(0), Some(Status::Wait));
@@ -239,9 +285,11 @@ fn placed_messages_and_others_get_half_each_while_both_wait() {
 #[test]
 fn without_what_it_needs_nothing_can_be_placed() {
     let mut bench = Bench::with_rtts(&[10], &config());
-    let refused = bench
-        .outbound
-        .send_over(&bench.paths, PathId::new(0), Bytes::from_static(b"?"));
+    let refused = bench.outbound.send_over(
+        &bench.paths,
+        PathId::new(0),
+        Bytes::from_static(b"?").into(),
+    );
     assert!(matches!(refused, Err(SendError::NoSuchStream { .. })));
     let mut bench = Bench::with_rtts(&[10], &placing());
     let taken = bench

@@ -160,6 +160,33 @@ proptest! {
     }
 
     #[test]
+    fn what_is_in_front_of_a_payload_belongs_to_it(data in any_data(), cut in any::<usize>()) {
+        let mut rest = data.clone();
+        let front = rest.payload.split_to(cut % (data.payload.len() + 1));
+        for framing in [Framing::Whole, Framing::Compact] {
+            let length = framing.chunk_length(&data);
+            prop_assert_eq!(framing.chunk_length_behind(front.len(), &rest), length);
+            for spare in [0, 40] {
+                let size = framing.packet_header() + length + spare;
+                let packet = |front: &[u8], data: &Data| {
+                    let whole = || PacketWriter::within(BytesMut::new(), NAMES, size);
+                    let mut writer = match framing {
+                        Framing::Whole => whole(),
+                        Framing::Compact => writer(size),
+                    };
+                    let is_put = writer.put_data_behind(front, data);
+                    (is_put, writer.finish(ChecksumRule::Crc32c))
+                };
+                let expected = packet(&[], &data);
+                prop_assert!(expected.0);
+                prop_assert_eq!(packet(&front, &rest), expected);
+            }
+            let mut short = writer(Framing::Compact.chunk_length(&data) - 1);
+            prop_assert!(!short.put_data_behind(&front, &rest));
+        }
+    }
+
+    #[test]
     fn a_chunk_is_as_long_as_is_said_beforehand(data in any_data()) {
         for framing in [Framing::Whole, Framing::Compact] {
             let length = framing.chunk_length(&data);
