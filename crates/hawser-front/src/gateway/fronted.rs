@@ -200,7 +200,14 @@ impl Fronted {
     }
 
     async fn connect(&self, ends: Ends, opening: &[u8]) -> Result<(TcpStream, Permit), DialError> {
-        self.connect_to(ends, self.ports.judge(opening)?).await
+        let port = self.ports.judge(opening)?;
+        // A session that began at the port of a service, which a firewall may leave open to others
+        // than the ports beside it, leads there alone.
+        let began_at = ends.local.port();
+        if self.shown.contains_key(&began_at) && port != began_at {
+            return Err(DialError::RefusedByPolicy);
+        }
+        self.connect_to(ends, port).await
     }
 
     async fn connect_to(&self, ends: Ends, port: u16) -> Result<(TcpStream, Permit), DialError> {
@@ -367,6 +374,21 @@ mod tests {
             let opening = at_peer(other).to_bytes();
             let connected = fronted.connect(from("192.0.2.7"), &opening).await;
             assert_eq!(connected.err(), refused, "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_began_at_a_services_port_leads_to_that_port_alone() {
+        let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let by_protocol = Shown::ByProxyProtocol(service.local_addr().unwrap().port());
+        let shown = [(443, by_protocol.clone()), (22, by_protocol)].into();
+        let (machine, limits) = (ThisMachine::default(), ClientLimits::default());
+        let fronted = Fronted::new(shown, machine, limits, Duration::from_secs(60));
+        for (began_at, to, reaches) in [(745, 22, true), (443, 443, true), (443, 22, false)] {
+            let mut ends = from("192.0.2.7");
+            ends.local.set_port(began_at);
+            let connected = fronted.connect(ends, &at_peer(to).to_bytes()).await;
+            assert_eq!(connected.is_ok(), reaches, "{began_at} {to}");
         }
     }
 

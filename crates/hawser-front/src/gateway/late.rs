@@ -1,14 +1,17 @@
 //! Clients of Hawser whose first words came too late.
 
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_net::gateway::{Whose, judge};
 use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 use crate::transport::{ByteStream, ResetCode};
 
@@ -16,12 +19,12 @@ use crate::transport::{ByteStream, ResetCode};
 ///
 /// Should its first words be those of a session after all, as where they were lost and sent again,
 /// it breaks: no service is to be sent those, and the client makes another connection. They are
-/// held until that is clear, some 2 KB at most.
+/// held until that is clear, some 2 KB at most, and for a moment.
 #[derive(Debug)]
 pub(super) struct Late {
     stream: TcpStream,
-    /// The first words, while it is not clear what they are.
-    held: Option<BytesMut>,
+    /// The first words, while it is not clear what they are, and what limits that.
+    held: Option<(BytesMut, Pin<Box<Sleep>>)>,
     /// Words that were held, and that nobody has read yet.
     cleared: Bytes,
 }
@@ -30,19 +33,26 @@ impl Late {
     pub(super) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
-            held: Some(BytesMut::new()),
+            held: Some((BytesMut::new(), Box::pin(sleep(PATIENCE)))),
             cleared: Bytes::new(),
         }
     }
 
     /// Judges what the client says first.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(held) = &mut self.held {
-            let words = ready!(self.stream.poll_read_bytes(cx, MOST_AT_ONCE))?;
-            held.extend_from_slice(&words);
-            let whose = match words.is_empty() {
-                true => Some(Whose::Service),
-                false => judge(held),
+        while let Some((held, patience)) = &mut self.held {
+            let whose = match self.stream.poll_read_bytes(cx, MOST_AT_ONCE)? {
+                Poll::Ready(words) if words.is_empty() => Some(Whose::Service),
+                Poll::Ready(words) => {
+                    held.extend_from_slice(&words);
+                    judge(held)
+                }
+                // A client may begin with a few bytes and wait for an answer to these.
+                Poll::Pending if !held.is_empty() => {
+                    ready!(patience.as_mut().poll(cx));
+                    Some(Whose::Service)
+                }
+                Poll::Pending => return Poll::Pending,
             };
             match whose {
                 Some(Whose::Gateway) => {
@@ -126,6 +136,8 @@ impl AsyncWrite for Late {
     }
 }
 
+/// From the beginning: segments that were lost have come again by then.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// What a session begins with is shorter.
 const MOST_AT_ONCE: usize = 2048;
 
@@ -178,6 +190,20 @@ mod tests {
         let end = relaying.await.unwrap().end;
         assert!(matches!(end, RelayEnd::ResetByNear(_)), "{end:?}");
         assert!(!matches!(service.read(&mut [0]).await, Ok(1..)));
+    }
+
+    #[tokio::test]
+    async fn a_few_bytes_that_might_be_the_beginning_of_a_join_reach_the_service() {
+        let ((mut client, ours), (theirs, mut service)) = (pair().await, pair().await);
+        let relaying = tokio::spawn(async move {
+            let (options, counters) = (RelayOptions::default(), RelayCounters::default());
+            relay(Late::new(ours).into(), theirs.into(), &options, &counters).await
+        });
+        client.write_all(b"HW").await.unwrap();
+        let mut said = [0; 2];
+        service.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"HW");
+        relaying.abort();
     }
 
     #[tokio::test]

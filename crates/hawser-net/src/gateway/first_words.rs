@@ -170,7 +170,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_judge(said in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
+        fn any_bytes_are_judged(said in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
             let mut record = vec![22, 3, 1];
             record.extend((said.len() as u16).to_be_bytes());
             record.extend(&said);

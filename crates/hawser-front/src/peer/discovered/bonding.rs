@@ -9,7 +9,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -23,7 +23,7 @@ use hawser_wire::KeyHint;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::servers::Problem;
+use super::servers::{ASIDE, Problem};
 use super::shared::{FIRST_PIN, Shared, change};
 use super::way::{BondAnswer, Discovered};
 use crate::bonded::{BondDialer, Bonded};
@@ -205,6 +205,8 @@ impl Shared {
             link,
             port: Arc::new(ServicePort {
                 at,
+                hint,
+                silent_until: Mutex::default(),
                 servers: Arc::downgrade(self),
             }),
             handshake,
@@ -219,6 +221,10 @@ impl Shared {
 /// A service's port, where Hawser takes further connections of a session as well.
 struct ServicePort {
     at: SocketAddr,
+    /// Of the key that the server has proved there.
+    hint: KeyHint,
+    /// No handshake of this session's asks until then, since one had no answer.
+    silent_until: Mutex<Option<Instant>>,
     /// Whose sessions have this port in turn.
     servers: Weak<Shared>,
 }
@@ -229,8 +235,9 @@ impl SharedPort for ServicePort {
     }
 
     fn may_ask(&self) -> bool {
-        let servers = self.servers.upgrade();
-        servers.is_some_and(|it| it.lock().takes_bonds(self.at, Instant::now()))
+        let (servers, now) = (self.servers.upgrade(), Instant::now());
+        let is_silent = self.silent_until().is_some_and(|until| now < until);
+        !is_silent && servers.is_some_and(|it| it.lock().takes_bonds(self.at, now))
     }
 
     fn has_taken(&self, socket: BorrowedFd<'_>) -> bool {
@@ -240,11 +247,22 @@ impl SharedPort for ServicePort {
         let learnt = servers.answers.as_ref().and_then(|answers| answers(socket));
         let now = Instant::now();
         match learnt.map(|learnt| learnt.outcome) {
-            Some(Outcome::Answered(answer)) if answer.bond => return true,
+            Some(Outcome::Answered(answer)) if answer.bond => {
+                // Behind one address there may be several hosts.
+                return answer.offer.key_hint == Some(self.hint);
+            }
             Some(Outcome::Answered(_)) => servers.lock().note_bond_refused(self.at, now),
-            _ => servers.lock().note_no_bond(self.at, now),
+            // Other connections, over other links, may well have one.
+            _ => *self.silent_until() = Some(now + ASIDE),
         }
         false
+    }
+}
+
+impl ServicePort {
+    fn silent_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        let lock = self.silent_until.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

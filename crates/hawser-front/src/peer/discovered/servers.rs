@@ -144,9 +144,12 @@ impl Servers {
     }
 
     /// The server has Hawser, and no bond for connections on the port itself. Each time that this
-    /// comes again costs a connection, so the pause grows.
+    /// comes again costs a connection, so the pause grows. Several that asked at once are one time.
     pub(super) fn note_bond_refused(&mut self, at: SocketAddr, now: Instant) {
         let server = self.server(at);
+        if server.refused_for.is_some() && server.no_bond_until.is_some_and(|until| now < until) {
+            return;
+        }
         let pause = server.refused_for.map_or(ASIDE, |last| last * 2);
         let pause = pause.min(MAX_REFUSED_PAUSE);
         (server.refused_for, server.no_bond_until) = (Some(pause), Some(now + pause));
@@ -256,6 +259,7 @@ mod tests {
     fn the_pause_after_a_refused_bond_doubles_up_to_an_hour_and_begins_anew_after_a_bond() {
         let (mut servers, mut now) = (Servers::default(), Instant::now());
         for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
+            servers.note_bond_refused(at(1), now);
             servers.note_bond_refused(at(1), now);
             let until = now + Duration::from_secs(minutes * 60);
             assert!(!servers.takes_bonds(at(1), until - Duration::from_millis(1)));
