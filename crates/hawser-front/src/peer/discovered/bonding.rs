@@ -247,11 +247,15 @@ impl SharedPort for ServicePort {
         let learnt = servers.answers.as_ref().and_then(|answers| answers(socket));
         let now = Instant::now();
         match learnt.map(|learnt| learnt.outcome) {
-            Some(Outcome::Answered(answer)) if answer.bond => {
-                // Behind one address there may be several hosts.
-                return answer.offer.key_hint == Some(self.hint);
+            // Behind one address there may be several hosts.
+            Some(Outcome::Answered(answer))
+                if answer.bond && answer.offer.key_hint == Some(self.hint) =>
+            {
+                return true;
             }
-            Some(Outcome::Answered(_)) => servers.lock().note_bond_refused(self.at, now),
+            Some(Outcome::Answered(answer)) if !answer.bond => {
+                servers.lock().note_bond_refused(self.at, now);
+            }
             // Other connections, over other links, may well have one.
             _ => *self.silent_until() = Some(now + ASIDE),
         }
