@@ -51,9 +51,10 @@ impl Pair {
         connected.unwrap_or_else(|code| panic!("{code}: {}", self.said()))
     }
 
-    /// Whether the session of Alice with Bob sends large amounts past the gateway.
+    /// Whether both ends of the session of Alice with Bob send large amounts past the gateway.
+    /// Each judges for itself what it sends.
     fn is_direct(&self) -> bool {
-        self.route("alice") == "direct"
+        self.route("alice") == "direct" && self.route("bob") == "direct"
     }
 
     /// The way of the session of the two, as a daemon shows it.
