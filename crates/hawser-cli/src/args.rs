@@ -63,7 +63,8 @@ pub(crate) struct Global {
     /// /var/lib/hawser for root]
     #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) state: Option<PathBuf>,
-    /// Read this configuration file
+    /// Read this configuration file [default, if it is there: ~/.config/hawser/hawser.toml; for
+    /// root /etc/hawser/hawser.toml; with --state hawser.toml in DIR]
     #[arg(long, global = true, value_name = "F", help_heading = GLOBAL)]
     pub(crate) config: Option<PathBuf>,
     /// Level of the log on standard error [default: info for daemons, else warn]

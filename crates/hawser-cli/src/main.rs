@@ -4,6 +4,7 @@
 mod args;
 mod client;
 mod commands;
+mod config_file;
 mod daemon;
 mod rule_files;
 mod setup;

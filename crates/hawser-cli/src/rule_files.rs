@@ -6,17 +6,17 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use hawser_config::{Config, ConfigError, load_rules, rule_set};
+use hawser_config::{ConfigError, load_rules, rule_set};
 use hawser_policy::{Profile, Rule, RuleSet};
 
+use crate::config_file::ConfigFile;
 use crate::setup::Setup;
 
 /// The files that hold the user's rules: the configuration, and the one that `hawser rule` writes
 /// where there is none.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleFiles {
-    /// None when no configuration is named.
-    pub(crate) config: Option<PathBuf>,
+    pub(crate) config: ConfigFile,
     /// The file in the state directory; it may be missing.
     pub(crate) own: PathBuf,
 }
@@ -41,8 +41,7 @@ impl RuleFiles {
 
     /// Reads both.
     pub(crate) fn read(&self) -> Result<UserRules, ConfigError> {
-        let config = self.config.as_deref().map(Config::load);
-        let config = config.transpose()?.unwrap_or_default();
+        let config = self.config.load()?;
         let own = match load_rules(&self.own) {
             Err(ConfigError::Read { source, .. }) if is_missing(&source) => Vec::new(),
             read => read?,
@@ -56,7 +55,7 @@ impl RuleFiles {
 
     /// Differs when they have changed.
     pub(crate) fn stamp(&self) -> [Option<Stamp>; 2] {
-        [self.config.as_deref().and_then(stamp), stamp(&self.own)]
+        [stamp(self.config.path()), stamp(&self.own)]
     }
 }
 

@@ -1,7 +1,6 @@
 //! The first needs of every command: the configuration, the state directory, the log.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
@@ -15,14 +14,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, Global, LogFormat};
+use crate::config_file::ConfigFile;
 
 /// The configuration and the state directory.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) state: StateDir,
-    /// The file that the configuration was read from.
-    pub(crate) config_file: Option<PathBuf>,
+    /// The file that the configuration was read from, or would have been.
+    pub(crate) config_file: ConfigFile,
 }
 
 /// The user has asked for something that makes no sense: the program ends with 2, as after a
@@ -53,14 +53,17 @@ impl Setup {
             LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
             LogFormat::Json => log.json().init(),
         }
-        let config = match &global.config {
-            Some(path) => Config::load(path)?,
-            None => Config::default(),
-        };
+        let is_state_named = global.state.is_some();
+        let state = StateDir::resolve(global.state)?;
+        let config_file = ConfigFile::resolve(global.config, &state, is_state_named);
+        let config = config_file.load()?;
+        if config_file.is_there() {
+            tracing::info!(file = %config_file.path().display(), "the configuration is read");
+        }
         Ok(Self {
             config,
-            state: StateDir::resolve(global.state)?,
-            config_file: global.config,
+            state,
+            config_file,
         })
     }
 }

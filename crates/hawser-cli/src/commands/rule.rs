@@ -16,6 +16,7 @@ use hawser_types::Host;
 use crate::args::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};
 use crate::client::ask::Conversation;
 use crate::client::policy;
+use crate::config_file::{ConfigFile, absolute};
 use crate::rule_files::{RuleFiles, Said, edit};
 use crate::setup::{Setup, Usage, show, show_json};
 
@@ -27,7 +28,9 @@ pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
     };
     let told = told(setup).await?;
     let mut files = RuleFiles::of(setup);
-    if let (None, Some(config)) = (&files.config, &told.config) {
+    let own = absolute(files.config.path());
+    let other = told.config.as_ref().filter(|config| **config != own);
+    if let (false, Some(config)) = (files.config.is_named(), other) {
         let is_written = match &action {
             RuleAction::Add(_) => true,
             RuleAction::Remove { number } => *number as usize > told.said.rules.len(),
@@ -42,13 +45,13 @@ pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
             );
             return Err(Usage(problem).into());
         }
-        files.config = Some(config.clone());
+        files.config = ConfigFile::resolve(Some(config.clone()), &setup.state, false);
     }
     match action {
         RuleAction::List { builtin, table } => list(&files, &told, builtin, table.json).await,
         RuleAction::Test(args) => test(setup, &files, &told, &args),
         RuleAction::Add(args) => {
-            if files.config.is_none() {
+            if !files.config.is_there() {
                 setup.state.prepare()?;
             }
             let (spot, ahead) = (args.spot(), told.said.rules.len());

@@ -82,12 +82,6 @@ pub(crate) enum Refused {
     /// Another rule has that number by now.
     #[error(transparent)]
     RulesChanged(#[from] RulesChanged),
-    /// There is no configuration to write to.
-    #[error(
-        "it can't be saved, since the daemon was started without a configuration: start it with \
-         `hawser --config FILE up`, or have it done until the daemon ends"
-    )]
-    NoFile,
     /// It can't be written down.
     #[error("it can't be saved: {}", explained(.0))]
     Unsaved(anyhow::Error),
@@ -111,7 +105,7 @@ impl Refused {
             Self::UnknownLink { .. } | Self::UnknownRule { .. } | Self::RulesChanged(_) => {
                 ErrorReason::NotFound
             }
-            Self::NoGateway | Self::NoFile | Self::Unsupported => ErrorReason::Unsupported,
+            Self::NoGateway | Self::Unsupported => ErrorReason::Unsupported,
             Self::Unsaved(error) if !is_usage(error) => ErrorReason::Failed,
             Self::Unread { .. } => ErrorReason::Failed,
             _ => ErrorReason::Invalid,

@@ -10,9 +10,9 @@ use crate::rule_files::{RuleFiles, UserRules};
 use crate::setup::Usage;
 use crate::toml_file::{Content, RULES_HEAD, change};
 
-/// Writes `rule` into the configuration, or into the state directory where no configuration is
-/// named, or where the rule stands that it is to come before; says where. Numbers count `ahead`
-/// rules that are in no file.
+/// Writes `rule` into the configuration, or into the state directory where there is no
+/// configuration, or where the rule stands that it is to come before; says where. Numbers count
+/// `ahead` rules that are in no file.
 pub(crate) fn add(
     files: &RuleFiles,
     rule: &Rule,
@@ -23,10 +23,10 @@ pub(crate) fn add(
         Spot::Before(other) => Some(find(files, &files.read()?, other, ahead)?),
         Spot::First | Spot::Last => None,
     };
-    let (path, content) = match (&before, &files.config) {
-        (Some(before), _) => (before.path.clone(), before.content),
-        (None, Some(config)) => (config.clone(), Content::Config),
-        (None, None) => (files.own.clone(), Content::Rules),
+    let (path, content) = match &before {
+        Some(before) => (before.path.clone(), before.content),
+        None if files.config.is_there() => (files.config.path().to_owned(), Content::Config),
+        None => (files.own.clone(), Content::Rules),
     };
     change(&path, content, |document| {
         if let Some(before) = &before {
@@ -88,14 +88,13 @@ impl Standing {
     /// The one at this place among all the user's.
     fn at(files: &RuleFiles, read: &UserRules, place: usize) -> Option<Self> {
         let rule = read.all().nth(place)?.clone();
-        let (path, content, place) = match (&files.config, place.checked_sub(read.configured.len()))
-        {
-            (Some(config), None) => (config, Content::Config, place),
-            (_, behind) => (&files.own, Content::Rules, behind.unwrap_or(place)),
+        let (path, content, place) = match place.checked_sub(read.configured.len()) {
+            None => (files.config.path(), Content::Config, place),
+            Some(behind) => (files.own.as_path(), Content::Rules, behind),
         };
         Some(Self {
             rule,
-            path: path.clone(),
+            path: path.to_owned(),
             content,
             place,
         })

@@ -111,6 +111,25 @@ fn the_rules_are_those_of_the_daemon_that_runs() {
 }
 
 #[test]
+fn what_is_saved_begins_the_usual_configuration_and_holds_after_a_restart() {
+    let place = Place::new();
+    let file = place.path("client/hawser.toml");
+    let daemon = place.up("client", &[]);
+    assert!(!file.exists());
+    let saved = place.run("client", &["policy", "set", "--profile", "calls", "--save"]);
+    assert_eq!(saved.code, 0, "{saved:?}");
+    assert!(saved.out.contains(file.to_str().unwrap()), "{saved:?}");
+    daemon.end();
+    assert_eq!(read(&file), "[connection]\nprofile = \"calls\"\n");
+
+    let daemon = place.up("client", &[]);
+    let policy = place.run("client", &["policy", "--json"]).out;
+    let policy: serde_json::Value = serde_json::from_str(&policy).unwrap();
+    assert_eq!(policy["profile"], "calls", "{policy}");
+    daemon.end();
+}
+
+#[test]
 fn a_user_in_a_rule_has_a_name() {
     let place = Place::new();
     let run = |line: &str| {

@@ -140,7 +140,7 @@ fn what_makes_no_sense_to_a_daemon_ends_in_one_line() {
 }
 
 /// Who is told what, the exit code, and what is said of it.
-const NONSENSE: [(&str, &str, i32, &str); 15] = [
+const NONSENSE: [(&str, &str, i32, &str); 14] = [
     ("client", "policy set", 2, "required"),
     (
         "client",
@@ -177,12 +177,6 @@ const NONSENSE: [(&str, &str, i32, &str); 15] = [
         "policy set --via-gateway auto",
         1,
         "no gateway is enrolled",
-    ),
-    (
-        "client",
-        "policy set --profile calls --save",
-        1,
-        "start it with `hawser --config FILE up`",
     ),
     ("client", "link lo", 2, "required"),
     (

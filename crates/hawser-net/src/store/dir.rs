@@ -57,6 +57,11 @@ impl StateDir {
         &self.path
     }
 
+    /// Whether it is the one of the system, `/var/lib/hawser`.
+    pub fn is_system(&self) -> bool {
+        self.path == Path::new(ROOT_DIR)
+    }
+
     /// The file `name` in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)

@@ -198,13 +198,22 @@ const MAX_SAID: usize = 64;
 mod tests {
     use std::path::Path;
 
+    use hawser_net::store::StateDir;
     use hawser_policy::{Action, LinkChoice, Mode};
 
     use super::*;
+    use crate::config_file::ConfigFile;
+
+    /// The configuration with this name in `folder`, which has to be there; without one, the usual
+    /// one of this state directory.
+    fn config(folder: &Path, named: Option<&str>) -> ConfigFile {
+        let state = StateDir::resolve(Some(folder.to_owned())).unwrap();
+        ConfigFile::resolve(named.map(|name| folder.join(name)), &state, true)
+    }
 
     fn files(folder: &Path) -> RuleFiles {
         RuleFiles {
-            config: Some(folder.join("hawser.toml")),
+            config: config(folder, Some("hawser.toml")),
             own: folder.join("rules.toml"),
         }
     }
@@ -229,7 +238,7 @@ mod tests {
     async fn changed_files_are_read_again_and_broken_ones_change_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let files = files(folder.path());
-        let (config, own) = (files.config.clone().unwrap(), files.own.clone());
+        let (config, own) = (files.config.path().to_owned(), files.own.clone());
         std::fs::write(&config, "[[rule]]\nclass = \"bulk\"\n").unwrap();
         let live = LiveRules::follow(files).unwrap();
         let mut rules = live.subscribe();
@@ -255,7 +264,7 @@ mod tests {
     async fn what_is_said_comes_first_and_outlives_changes_of_the_files() {
         let folder = tempfile::tempdir().unwrap();
         let files = files(folder.path());
-        let config = files.config.clone().unwrap();
+        let config = files.config.path().to_owned();
         std::fs::write(&config, "[[rule]]\nclass = \"bulk\"\n").unwrap();
         let live = LiveRules::follow(files).unwrap();
         let mut rules = live.subscribe();
@@ -291,7 +300,7 @@ mod tests {
     async fn there_is_room_for_so_many_rules_and_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let files = RuleFiles {
-            config: None,
+            config: config(folder.path(), None),
             ..files(folder.path())
         };
         let live = LiveRules::follow(files).unwrap();
@@ -313,7 +322,7 @@ mod tests {
         let files = files(folder.path());
         let missing = LiveRules::follow(files.clone()).unwrap_err().to_string();
         assert!(missing.contains("hawser.toml"), "{missing}");
-        std::fs::write(files.config.as_ref().unwrap(), "").unwrap();
+        std::fs::write(files.config.path(), "").unwrap();
         std::fs::write(&files.own, "[[rule]]\nport = 0\nclass = \"bulk\"").unwrap();
         let broken = LiveRules::follow(files).unwrap_err().to_string();
         assert!(broken.contains("rules.toml:2: `rule.port`"), "{broken}");

@@ -14,6 +14,7 @@ use hawser_sched::packet::PacketPolicy;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::args::Spot;
+use crate::config_file::absolute;
 use crate::daemon::proxy::rules::CheckedChange;
 use crate::daemon::proxy::saved;
 use crate::daemon::proxy::subject::ClientSubject;
@@ -27,7 +28,7 @@ impl ClientSubject {
         let name = |it: &str| it.to_owned();
         let connections = director.map(|it| name(it.policy().name()));
         let gateway = director.and_then(|it| it.gateway_use());
-        let config = self.connection_rules.files().config.as_deref();
+        let config = &self.connection_rules.files().config;
         let rules = self.connection_rules.statuses();
         PolicyStatus {
             sessions: name(self.choice.borrow().scheduler.name()),
@@ -46,7 +47,7 @@ impl ClientSubject {
             gateway: gateway.map(|usage| name(usage.name())),
             rule_count: rules.len() as u64,
             rules,
-            file: config.map(|path| absolute(path).display().to_string()),
+            file: (config.is_there()).then(|| absolute(config.path()).display().to_string()),
         }
     }
 
@@ -212,10 +213,13 @@ impl ClientSubject {
         if !save {
             return Ok(None);
         }
-        let config = self.connection_rules.files().config.as_ref();
-        let config = config.ok_or(Refused::NoFile)?;
-        on_disk(|| write(config)).map_err(Refused::Unsaved)?;
-        Ok(Some(absolute(config)))
+        let config = &self.connection_rules.files().config;
+        let begin_and_write = || {
+            config.begin()?;
+            write(config.path())
+        };
+        on_disk(begin_and_write).map_err(Refused::Unsaved)?;
+        Ok(Some(absolute(config.path())))
     }
 
     /// The rules that were written are in force at once.
@@ -241,11 +245,6 @@ fn one_rule(text: &str) -> Result<Rule, Refused> {
         length if length > MAX_RULE => Err(Refused::TooLong(length)),
         _ => Ok(rule),
     }
-}
-
-/// As others find it who are in another folder.
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Waits for the disk without holding up what else is to be done on this thread.

@@ -1,8 +1,10 @@
 use std::fs;
 
+use hawser_net::store::StateDir;
 use hawser_policy::{Action, Class, Condition, LinkChoice, Mode, User};
 
 use super::*;
+use crate::config_file::ConfigFile;
 use crate::setup::is_usage;
 
 fn files(folder: &Path, config: Option<&str>) -> RuleFiles {
@@ -11,9 +13,19 @@ fn files(folder: &Path, config: Option<&str>) -> RuleFiles {
         fs::write(&path, text).unwrap();
     }
     RuleFiles {
-        config: config.map(|_| path),
+        config: usual(folder),
         own: folder.join("rules.toml"),
     }
+}
+
+fn usual(state: &Path) -> ConfigFile {
+    let state = StateDir::resolve(Some(state.to_owned())).unwrap();
+    ConfigFile::resolve(None, &state, true)
+}
+
+fn named(path: &Path) -> ConfigFile {
+    let state = StateDir::resolve(Some("state".into())).unwrap();
+    ConfigFile::resolve(Some(path.to_owned()), &state, true)
 }
 
 fn read(path: &Path) -> String {
@@ -73,9 +85,9 @@ fn the_rule_with_the_number_goes_and_its_remark_with_it() {
     let config = "# head\n[connection]\nprofile = \"calls\"\n\n# one\n[[rule]]\nclass = \"bulk\"\n\n# two\n[[rule]]\nmode = \"direct\"\n";
     let folder = tempfile::tempdir().unwrap();
     let mut files = files(folder.path(), Some(config));
-    let config = files.config.take();
+    let there = std::mem::replace(&mut files.config, usual(&folder.path().join("elsewhere")));
     add(&files, &rule(), &Spot::Last, 0).unwrap();
-    files.config = config;
+    files.config = there;
     let (gone, path) = remove(&files, 1, 0, None).unwrap();
     assert_eq!(gone.then.class, Some(Class::Bulk));
     let after = read(&path);
@@ -145,7 +157,7 @@ fn a_file_that_is_broken_is_not_touched() {
         let problem = add(&files, &rule(), &Spot::Last, 0).unwrap_err();
         assert!(is_usage(&problem), "{problem}");
         assert!(problem.to_string().contains("hawser.toml"), "{problem}");
-        assert_eq!(read(files.config.as_ref().unwrap()), broken);
+        assert_eq!(read(files.config.path()), broken);
     }
 }
 
@@ -159,7 +171,7 @@ fn a_file_keeps_its_mode_and_a_link_stays_one() {
     let link = folder.path().join("link.toml");
     std::os::unix::fs::symlink(&real, &link).unwrap();
     let files = RuleFiles {
-        config: Some(link.clone()),
+        config: named(&link),
         own: folder.path().join("rules.toml"),
     };
     add(&files, &rule(), &Spot::Last, 0).unwrap();
@@ -199,7 +211,7 @@ fn a_rule_can_be_put_before_others_and_what_stands_there_stays_as_it_was() {
          # one\n[[rule]]\nclass = \"bulk\" # why\n\n\
          [[rule]]\nname = \"middle\"\nmode = \"bonded\"\n\n\
          # two\n[[rule]]\nname = \"two\"\nmode = \"direct\"\n\n[up]\nlinks = [\"eth0\"]\n";
-    assert_eq!(read(files.config.as_ref().unwrap()), expected);
+    assert_eq!(read(files.config.path()), expected);
 }
 
 #[test]
@@ -239,9 +251,9 @@ fn remarks_at_the_end_of_a_file_stay_ahead_of_its_first_rule() {
     ] {
         let files = files(folder.path(), Some(before));
         add(&files, &mode(Mode::Auto, "x"), &Spot::Last, 0).unwrap();
-        assert_eq!(read(files.config.as_ref().unwrap()), expected);
+        assert_eq!(read(files.config.path()), expected);
         remove(&files, 1, 0, None).unwrap();
-        assert_eq!(read(files.config.as_ref().unwrap()), before);
+        assert_eq!(read(files.config.path()), before);
     }
 }
 
@@ -265,7 +277,7 @@ fn a_rule_that_goes_leaves_what_does_not_belong_to_it() {
     ] {
         let files = files(folder.path(), Some(&before));
         remove(&files, 1, 0, None).unwrap();
-        assert_eq!(read(files.config.as_ref().unwrap()), expected);
+        assert_eq!(read(files.config.path()), expected);
     }
 }
 
@@ -273,9 +285,9 @@ fn a_rule_that_goes_leaves_what_does_not_belong_to_it() {
 fn a_rule_goes_into_the_file_of_the_one_that_it_is_to_come_before() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = files(folder.path(), Some("[[rule]]\nclass = \"bulk\"\n"));
-    let config = files.config.take();
+    let there = std::mem::replace(&mut files.config, usual(&folder.path().join("elsewhere")));
     add(&files, &mode(Mode::Auto, "own"), &Spot::Last, 0).unwrap();
-    files.config = config;
+    files.config = there;
     let before = |rule: &str| Spot::Before(rule.to_owned());
     let path = add(&files, &mode(Mode::Direct, "new"), &before("own"), 0).unwrap();
     assert_eq!(path, files.own);

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
+use crate::config_file::ConfigFile;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::subject::Subject as _;
@@ -35,8 +36,8 @@ impl Stage {
         state.prepare().unwrap();
         let setup = Setup {
             config: Config::parse("test", config.unwrap_or_default()).unwrap(),
+            config_file: ConfigFile::resolve(config.map(|_| path), &state, true),
             state,
-            config_file: config.map(|_| path),
         };
         let links = [link(2, "dsl"), link(3, "lte")];
         let (_, links) = watch::channel(Arc::new(links.to_vec()));
@@ -387,27 +388,49 @@ class = \"bulk\"
 }
 
 #[tokio::test]
-async fn without_a_configuration_only_rules_can_be_saved() {
+async fn the_usual_configuration_is_begun_by_what_is_saved_first() {
+    let stage = Stage::new(None);
+    assert_eq!(stage.policy().file, None);
+    let begun = stage.ask(&profile("calls", true)).unwrap().unwrap();
+    assert_eq!(begun, stage.folder.path().join("state/hawser.toml"));
+    stage.ask(&gateway("never", true)).unwrap();
+    let expected = "[connection]\nprofile = \"calls\"\ngateway = \"never\"\n";
+    assert_eq!(stage.read("state/hawser.toml"), expected);
+    let policy = stage.policy();
+    assert_eq!(policy.file.as_deref(), begun.to_str());
+    assert_eq!(policy.profile.as_deref(), Some("calls"));
+    // Rules go there, too, since it is there.
+    let saved = stage.ask(&rule("only = \"lte\"", true)).unwrap().unwrap();
+    assert_eq!(saved, begun);
+    assert_eq!(stage.policy().rules[0].source, "user");
+}
+
+#[tokio::test]
+async fn where_it_cannot_be_begun_nothing_changes() {
     let stage = Stage::new(None);
     let before = stage.policy();
+    // Not even root can make a file there.
+    let place = stage.folder.path().join("state/hawser.toml");
+    std::os::unix::fs::symlink(stage.folder.path().join("nowhere/else"), &place).unwrap();
     let save = LinkChange {
         weight: Some(2),
         save: true,
         ..LinkChange::default()
     };
-    for asked in [
-        scheduler(Scheduled::Sessions, "ecf", true),
-        scheduler(Scheduled::Connections, "only-one", true),
-        gateway("never", true),
-        profile("calls", true),
-        lte(save),
-    ] {
-        let refused = stage.ask(&asked).unwrap_err();
-        assert_eq!(refused.reason(), ErrorReason::Unsupported);
-        assert!(refused.to_string().contains("hawser --config FILE up"));
+    for asked in [scheduler(Scheduled::Sessions, "ecf", true), lte(save)] {
+        let refused = stage.ask(&asked).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("it can't be saved: cannot "),
+            "{refused}"
+        );
     }
     assert_eq!(stage.policy(), before);
     assert_eq!(stage.subject.rules.allowed("lte"), None);
+}
+
+#[tokio::test]
+async fn without_a_configuration_rules_are_saved_in_the_state_directory() {
+    let stage = Stage::new(None);
     let saved = stage.ask(&rule("only = \"lte\"", true)).unwrap().unwrap();
     assert_eq!(saved, stage.folder.path().join("state/rules.toml"));
     assert!(
