@@ -141,39 +141,39 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Wait for files and write them into a directory
     Receive(ReceiveArgs),
-    /// Make an invite to the gateway of this state directory; list them, or revoke one
+    /// Make an invite to this gateway; list invites, or revoke one
     Invite(InviteArgs),
-    /// Print the file by which the owner of this machine vouches for its key
+    /// Print the voucher with which the owner of a web server publishes this machine's key
     Voucher(VoucherArgs),
-    /// List the hosts that are known by name and the clients of this gateway, or change who is
+    /// List or change the hosts that are known by name, and the clients of this gateway
     Peers(PeersArgs),
     /// Show what the running daemon is doing
     Status(TableArgs),
-    /// List the links, and what moves over each
+    /// List the links, with the traffic on each
     Links(TableArgs),
-    /// List what programs have open, and over which links it goes
+    /// List the open streams, with the links that carry them
     Streams(TableArgs),
-    /// Say what has changed: links, sessions, paths, rules
+    /// Show what has changed: links, sessions, paths, rules
     Events(EventsArgs),
     /// Print the address of the running daemon's dashboard, with its token
     Web(WebArgs),
-    /// Watch and steer the running daemon on the terminal
+    /// Watch and control the running daemon in the terminal
     Top(TopArgs),
-    /// Use a link otherwise from now on, until the daemon ends
+    /// Change how a link is used, until the daemon ends
     Link(LinkArgs),
     /// Show or change how the running daemon chooses links
     Policy(PolicyArgs),
     /// List, test or change the rules for connections
     Rule(RuleArgs),
-    /// Say why the running daemon used a link, or did not
+    /// Explain why the running daemon used a link, or did not
     Why(WhyArgs),
     /// Measure each link alone, then all together
     Bench(BenchArgs),
-    /// Say whether the kill switch is on, or remove it
+    /// Show whether the kill switch is on, turn it on, or remove it
     KillSwitch(KillSwitchArgs),
-    /// Find what would keep bonding from working here
+    /// Check this machine for what would keep Hawser from working, and say how to fix it
     Doctor(TableArgs),
-    /// Print a script that completes commands and flags in a shell
+    /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page, or write those of all commands
     Man(ManArgs),
@@ -204,15 +204,15 @@ pub(crate) struct ServeArgs {
     /// Let clients reach this private, link-local or loopback network; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) allow_destination: Vec<IpNet>,
-    /// Carry clients' packets to the internet, and not only their connections, with this
-    /// machine's address (nat) or their own (routed); needs root, or CAP_NET_ADMIN, and nftables
+    /// Carry clients' packets to the internet as well as their connections, from this machine's
+    /// address (nat) or from their own (routed); needs root, or CAP_NET_ADMIN, and nftables
     #[arg(long, value_name = "nat|routed")]
     pub(crate) packet_exit: Option<PacketExit>,
     /// Take clients' inner addresses from this network; once for IPv4 and once for IPv6 [default:
     /// 10.83.0.0/16 and fd48:6177:7365:72::/64]
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) packet_pool: Vec<IpNet>,
-    /// Pass bytes on between clients that know each other by name and are both behind NAT
+    /// Relay between clients that know each other by name and are both behind NAT
     #[arg(long)]
     pub(crate) meet: bool,
     /// Services of this machine.
@@ -232,13 +232,14 @@ pub(crate) struct DoorArgs {
     /// Listen at this address [default: [::]:7443]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Put this address into invites; may be repeated [default: the one listened at]
+    /// Address that invites tell clients to connect to; may be repeated [default: the address
+    /// listened at]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) advertise: Vec<HostPort>,
-    /// Write the invite to this file too, readable by its owner only
+    /// Also write the invite to this file, readable only by its owner
     #[arg(long, value_name = "F")]
     pub(crate) invite_file: Option<PathBuf>,
-    /// Take clients' data over TCP only, and open no UDP port
+    /// Accept clients' data over TCP only, and open no UDP port
     #[arg(long)]
     pub(crate) no_udp: bool,
 }
@@ -250,11 +251,11 @@ pub(crate) struct UpArgs {
     /// one, connect directly, each connection over one of the links]
     #[arg(long, value_name = "URL|@FILE")]
     pub(crate) gateway: Option<GatewaySource>,
-    /// Connect directly, though a gateway is enrolled
+    /// Connect directly, even if a gateway is enrolled
     #[arg(long, conflicts_with = "gateway")]
     pub(crate) direct: bool,
-    /// Send over the gateway what no rule speaks of: always, auto (what gains by it) or never
-    /// [default: always]
+    /// Use the gateway for connections that no rule covers: always, auto (where it is faster) or
+    /// never [default: always]
     #[arg(long, value_name = "WHEN")]
     pub(crate) via_gateway: Option<GatewayUse>,
     /// Enrol with the peer of this invite, for connections to it alone; may be repeated
@@ -263,28 +264,30 @@ pub(crate) struct UpArgs {
     /// Listen for applications at this address [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Use this interface and no others, also when it comes later; may be repeated [default: all]
+    /// Use only this interface, even if it appears later; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
     pub(crate) links: Vec<String>,
-    /// Let --listen be an address that other machines reach; needs --password-file or --no-password
+    /// Allow --listen to be an address that other machines can reach; needs --password-file or
+    /// --no-password
     #[arg(long)]
     pub(crate) allow_lan: bool,
-    /// Ask every client of the port for the user name and password in this file: USER:PASSWORD
+    /// Require the user name and password in this file (USER:PASSWORD) from every client of the
+    /// port
     #[arg(long, value_name = "FILE", conflicts_with = "no_password")]
     pub(crate) password_file: Option<PathBuf>,
-    /// Ask for no password, even where other machines reach the port
+    /// Require no password, even if other machines can reach the port
     #[arg(long)]
     pub(crate) no_password: bool,
     /// Choose links for connections that go straight by this policy: auto, max-throughput,
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
-    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers
-    /// more) [default: auto]
+    /// Carry data over tcp, sctp (over UDP where UDP passes) or auto (whichever delivers more)
+    /// [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
-    /// Let what is sent over SCTP take these paths: all (those that answer) or paper (the quickest,
-    /// as in the paper) [default: all]
+    /// Send SCTP's data over all paths that answer (all), or over the quickest as in the paper
+    /// (paper) [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) sctp_paths: Option<SctpPaths>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
@@ -324,8 +327,8 @@ pub(crate) struct SendArgs {
     /// The invite that `hawser receive` printed, or a file that holds it
     #[arg(long, value_name = "URL|@FILE")]
     pub(crate) to: GatewaySource,
-    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers
-    /// more) [default: auto]
+    /// Carry data over tcp, sctp (over UDP where UDP passes) or auto (whichever delivers more)
+    /// [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
 }
@@ -348,7 +351,7 @@ pub(crate) struct InviteArgs {
     /// Action on the invites; makes one when missing.
     #[command(subcommand)]
     pub(crate) action: Option<InviteAction>,
-    /// Time for which the invite is valid, such as 30min or 24h
+    /// How long the invite is valid, such as 30min or 24h
     #[arg(long, value_name = "DURATION", value_parser = time_to_live)]
     pub(crate) ttl: Option<Duration>,
 }
@@ -358,7 +361,7 @@ pub(crate) struct InviteArgs {
 pub(crate) enum InviteAction {
     /// List the invites, without their secrets
     List(TableArgs),
-    /// Let no client enrol with an invite any more
+    /// Make an invite useless from now on
     Revoke {
         /// Its id as `hawser invite list` shows it
         #[arg(value_name = "ID", value_parser = invite_id, allow_hyphen_values = true)]
@@ -369,10 +372,10 @@ pub(crate) enum InviteAction {
 /// `hawser top`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct TopArgs {
-    /// Show ASCII only [default: where the locale is not one of UTF-8]
+    /// Show ASCII only [default: unless the locale is UTF-8]
     #[arg(long)]
     pub(crate) ascii: bool,
-    /// Show no colours [default: with NO_COLOR, and on terminals that have none]
+    /// Show no colours [default: if NO_COLOR is set, or the terminal has none]
     #[arg(long)]
     pub(crate) no_color: bool,
 }
@@ -380,21 +383,20 @@ pub(crate) struct TopArgs {
 /// `hawser why`.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
-    /// Speak of this stream, by the number that `hawser status` shows [default: all together]
+    /// Explain this stream, by its number in `hawser status` [default: all together]
     #[arg(value_name = "STREAM", value_parser = stream)]
     pub(crate) stream: Option<StreamId>,
-    /// Speak of this session, by the name that `hawser status` shows [default: all]
+    /// Explain this session, by its name in `hawser status` [default: all]
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Speak of this connection, by the number that `hawser why` shows where connections go over
-    /// one link each
+    /// Explain this connection, by its number in `hawser why`, where each connection uses one link
     #[arg(
         long,
         value_name = "ID",
         conflicts_with_all = ["stream", "session", "dump", "connections"]
     )]
     pub(crate) connection: Option<u64>,
-    /// Speak of so many of the latest such connections [default: 20]
+    /// Explain this many of the latest such connections [default: 20]
     #[arg(
         long,
         value_name = "N",
@@ -402,10 +404,10 @@ pub(crate) struct WhyArgs {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub(crate) connections: Option<u64>,
-    /// Write what was recorded to this file, for `hawser-sim replay`; no payload is in it
+    /// Write the recording to this file, for `hawser-sim replay`; it contains no payload
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stream", "json"])]
     pub(crate) dump: Option<PathBuf>,
-    /// Put into the file where streams lead
+    /// Include the destinations of streams in the file
     #[arg(long, requires = "dump")]
     pub(crate) destinations: bool,
     /// Format of the table.
@@ -416,7 +418,7 @@ pub(crate) struct WhyArgs {
 /// `hawser bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// Send so much in each measurement, such as 20MB [default: what suits the links]
+    /// Amount to send in each measurement, such as 20MB [default: as the links suggest]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) size: Option<ByteCount>,
     /// Format of the result.

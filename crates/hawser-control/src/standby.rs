@@ -23,8 +23,8 @@ impl fmt::Display for StandbyStatus {
 pub(crate) fn told(state: StandbyState, reason: Option<&str>) -> String {
     let state = match state {
         StandbyState::Waiting => "on standby",
-        StandbyState::Connecting => "being connected, since no other link is well",
-        StandbyState::Connected => "connected, since no other link was well",
+        StandbyState::Connecting => "being connected, because no other link is well",
+        StandbyState::Connected => "connected, because no other link was well",
         StandbyState::ByOthers => "on standby, and connected by others",
         StandbyState::Dismissed => "on standby, and disconnected by hand",
         StandbyState::Unavailable => "on standby, and cannot be connected",

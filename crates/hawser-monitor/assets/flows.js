@@ -272,7 +272,7 @@ function whyPlaced(one) {
       printable(
         `${clock(one.at_unix_ms)}: ${one.program ?? 'an unknown program'}${user}, to ${one.destination} by ` +
           `${one.protocol}, ${one.class}; expected to send ${size(one.expected_up_bytes)} and receive ` +
-          `${size(one.expected_down_bytes)}. ${chose}, since ${one.meaning}.`,
+          `${size(one.expected_down_bytes)}. ${chose}, because ${one.meaning}.`,
       ),
     ),
   ];

@@ -35,7 +35,7 @@ impl PacketReason {
         }
     }
 
-    /// For people: what goes on as "the packet went there", then "since …".
+    /// For people: what goes on as "the packet went there", then "because …".
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Home => "the flow was there, and the queue had not grown",
@@ -46,7 +46,7 @@ impl PacketReason {
             Self::InOrder => "there it came in order within its burst",
             Self::LeastRtt => "it had the lowest round-trip time of those that were ready",
             Self::Redundant => "two links carried the packet, the first to arrive counts",
-            Self::QuickerSoon => "a quicker link was about to be free",
+            Self::QuickerSoon => "a faster link was about to become free",
             Self::AllBusy => "every link was full",
         }
     }
@@ -85,7 +85,7 @@ impl Reason {
         }
     }
 
-    /// For people: what goes on as "the chunk went there" or "nothing was sent", then "since …".
+    /// For people: what goes on as "the chunk went there" or "nothing was sent", then "because …".
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Writable => {
@@ -98,7 +98,7 @@ impl Reason {
             Self::Redundant => "two links carried the chunk, the first to arrive counts",
             Self::Earliest => "the chunk would arrive there first",
             Self::QuickerSoon => {
-                "a quicker link was about to be free, and waiting for it was quicker"
+                "a faster link was about to become free, and waiting for it was quicker"
             }
             Self::WouldBlock => {
                 "the window would have been used up before the chunk had arrived, which would have \

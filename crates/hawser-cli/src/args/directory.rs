@@ -12,8 +12,8 @@ use super::shared::socket_address;
 /// The directory that `hawser serve` runs.
 #[derive(Args, Debug)]
 pub(crate) struct DirectoryArgs {
-    /// Be the SIP registrar and proxy of this domain as well, for hosts that find each other by
-    /// name; may be repeated. Needs --directory-users
+    /// Also be the SIP registrar and proxy of this domain, for hosts that find each other by name;
+    /// may be repeated. Needs --directory-users
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) directory: Vec<Host>,
     /// Take SIP over UDP and TCP at this address; may be repeated [default: [::]:5060]
@@ -42,7 +42,8 @@ impl DirectoryArgs {
 /// The directory that `hawser up` registers with.
 #[derive(Args, Debug)]
 pub(crate) struct RegistrationArgs {
-    /// Be found by this name, such as alice@example.org: tell a directory where this host is
+    /// Register this name, such as alice@example.org, with a directory, so that others find this
+    /// host
     #[arg(long, value_name = "USER@DOMAIN")]
     pub(crate) name: Option<HostNameAt>,
     /// Ask this directory, such as sip:example.org or sip:192.0.2.1:5060;transport=tls [default:

@@ -19,7 +19,7 @@ pub(crate) struct EnclosedArgs {
     /// File with the name servers
     #[arg(long)]
     pub(crate) resolv_conf: PathBuf,
-    /// The program and what it is to be told
+    /// The program and its arguments
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<OsString>,
 }

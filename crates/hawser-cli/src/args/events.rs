@@ -5,7 +5,7 @@ use super::shared::TableArgs;
 /// `hawser events`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct EventsArgs {
-    /// Go on with what changes from now on, until the daemon ends
+    /// Keep running and show changes as they happen, until the daemon ends
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Format of the table; as JSON, one event stands on each line.

@@ -40,8 +40,8 @@ pub(crate) struct DiscoveryArgs {
     /// how many links, to each server and to everybody on the way
     #[arg(long)]
     pub(crate) discover: bool,
-    /// Refuse connections to a server that was found so and does not prove the same key any more;
-    /// otherwise they go over one link, as to any server. It does not hold for connections that the
+    /// Refuse connections to a server that was found this way and no longer proves the same key;
+    /// otherwise they use one link, as to any server. It does not apply to connections that the
     /// kernel places for captured programs
     #[arg(long, requires = "discover")]
     pub(crate) require_bonded: bool,
@@ -84,10 +84,10 @@ pub(crate) struct VoucherArgs {
     /// Vouch for this key, too, which the server is going to have or had before; may be repeated
     #[arg(long = "key", value_name = "KEY")]
     pub(crate) keys: Vec<PublicKey>,
-    /// Let hosts keep the file for so many days, 1 to 30 [default: 7]
+    /// Let hosts keep the file for this many days, 1 to 30 [default: 7]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=30))]
     pub(crate) days: Option<u64>,
-    /// Say that the name has no Hawser any more, so that hosts connect to it as to any other
+    /// Say that the name no longer has Hawser, so that hosts connect to it as to any other
     #[arg(long, conflicts_with_all = ["ports", "keys"])]
     pub(crate) none: bool,
 }

@@ -12,8 +12,8 @@ pub(crate) struct KillSwitchArgs {
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum KillSwitchAction {
     /// Turn the kill switch on before `hawser up --kill-switch` does, such as before the network
-    /// is up; with the networks and interfaces that the configuration opens
+    /// is up; the networks and interfaces that the configuration opens stay open
     On,
-    /// Remove the kill switch, whether Hawser runs or not: all programs use the links again
+    /// Remove the kill switch, whether Hawser runs or not, so that all programs use the links again
     Off,
 }

@@ -22,28 +22,27 @@ pub(crate) struct PeersArgs {
 /// Actions on hosts that are known by name, and on a gateway's clients.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeersAction {
-    /// Know a host by name: reach it, and let it reach what this host offers
+    /// Add a host by name: reach it, and let it reach what this host offers
     Add {
         /// Its name in a directory, such as bob@example.org
         #[arg(value_name = "USER@DOMAIN")]
         name: HostNameAt,
-        /// Its key, as `hawser peers key` prints it there, or an invite that has it
+        /// Its key, as `hawser peers key` prints it there, or an invite that contains it
         #[arg(value_name = "KEY|@INVITE", value_parser = key_source, allow_hyphen_values = true)]
         key: Option<KeySource>,
-        /// Take the key of who answers the first call to it: only the directory says then whose key
-        /// it is
+        /// Trust the key of whoever answers the first call; only the directory vouches for it then
         #[arg(long, conflicts_with = "key")]
         trust_first: bool,
     },
     /// List the hosts that are known by name, and the clients of this gateway
     List(TableArgs),
-    /// Know a host no longer, and end its sessions
+    /// Remove a host, and end its sessions
     Remove {
         /// Its name, as `hawser peers list` shows it
         #[arg(value_name = "USER@DOMAIN")]
         name: HostNameAt,
     },
-    /// Print the key of this host, for those that are to know it
+    /// Print this host's key, for those that add it
     Key,
     /// Forget a client of this gateway and end its sessions
     Revoke {

@@ -22,20 +22,20 @@ pub(crate) struct RuleArgs {
 /// Actions on the rules for connections.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RuleAction {
-    /// List the rules in the order in which they are asked, a running daemon's too
+    /// List the rules in the order in which they apply, including those of a running daemon
     List {
-        /// Show those of the profile and the built-in ones too
+        /// Also show the rules of the profile and the built-in ones
         #[arg(long)]
         builtin: bool,
         /// Format of the table.
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Say what the rules make of a connection, and why
+    /// Show what the rules do with a connection, and why
     Test(Box<RuleTestArgs>),
-    /// Add a rule, behind your others unless it is said where
+    /// Add a rule, after your others unless told otherwise
     Add(Box<RuleAddArgs>),
-    /// Remove a rule of your own, or one that a running daemon has been told
+    /// Remove a rule of your own, or one that was given to a running daemon
     Remove {
         /// Its number in `hawser rule list`
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -49,7 +49,7 @@ pub(crate) struct RuleTestArgs {
     /// Destination, such as example.org:443
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub(crate) to: HostPort,
-    /// It goes there with datagrams
+    /// It is UDP
     #[arg(long)]
     pub(crate) udp: bool,
     /// The process's name
@@ -73,7 +73,7 @@ pub(crate) struct RuleTestArgs {
     /// The code point of its packets, such as 46 or ef
     #[arg(long, value_name = "DSCP", value_parser = Dscp::from_str)]
     pub(crate) dscp: Option<Dscp>,
-    /// Show the rules that do not apply too
+    /// Also show the rules that do not apply
     #[arg(long)]
     pub(crate) all: bool,
     /// Format of the table.
@@ -87,8 +87,8 @@ pub(crate) struct RuleTestArgs {
 #[command(override_usage = "hawser rule add [OPTIONS]")]
 #[command(group = ArgGroup::new("which").multiple(false))]
 pub(crate) struct RuleAddArgs {
-    /// Have the running daemon follow it at once, before all others, until it ends; nothing is
-    /// written
+    /// Apply it in the running daemon at once, before all others, until the daemon ends; nothing is
+    /// saved
     #[arg(long, conflicts_with_all = ["first", "before"])]
     pub(crate) now: bool,
     /// Put it before all others, so that it wins over them
@@ -97,7 +97,7 @@ pub(crate) struct RuleAddArgs {
     /// Put it before this one of your rules, by its name or its number in `hawser rule list`
     #[arg(long, value_name = "RULE")]
     before: Option<String>,
-    /// Call the rule so
+    /// Name of the rule
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
     /// Apply to these programs; * stands for any characters
@@ -112,25 +112,25 @@ pub(crate) struct RuleAddArgs {
     /// Apply to programs in these control groups, or below
     #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = CgroupPath::from_str)]
     cgroup: Vec<CgroupPath>,
-    /// To these names; *.example.org for all below
+    /// Apply to these destination names; *.example.org for all below
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = DomainPattern::from_str)]
     domain: Vec<DomainPattern>,
-    /// To these networks
+    /// Apply to these destination networks
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = network)]
     address: Vec<IpNet>,
-    /// To these ports, or ranges such as 5000-5100
+    /// Apply to these destination ports, or ranges such as 5000-5100
     #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = PortRange::from_str)]
     port: Vec<PortRange>,
-    /// By this protocol: tcp or udp
+    /// Apply to this protocol: tcp or udp
     #[arg(long, value_name = "NAME", value_parser = Protocol::from_str)]
     protocol: Option<Protocol>,
-    /// With these code points, such as 46 or ef
+    /// Apply to these code points (DSCP), such as 46 or ef
     #[arg(long, value_name = "DSCP", value_delimiter = ',', value_parser = Dscp::from_str)]
     dscp: Vec<Dscp>,
-    /// Apply to connections that the rules take for this class
+    /// Apply to connections that other rules put into this class
     #[arg(long, value_name = "CLASS", value_delimiter = ',', value_parser = Class::from_str)]
     of_class: Vec<Class>,
-    /// Take it for real-time, interactive, bulk or unknown
+    /// Treat it as real-time, interactive, bulk or unknown
     #[arg(
         long,
         value_name = "CLASS",
@@ -139,10 +139,10 @@ pub(crate) struct RuleAddArgs {
         conflicts_with = "of_class"
     )]
     class: Option<Class>,
-    /// Let it take every link
+    /// Let it use every link
     #[arg(long, groups = ["says", "which"])]
     any_link: bool,
-    /// Let it take these links and no others
+    /// Let it use only these links
     #[arg(
         long,
         value_name = "LINK",
@@ -151,7 +151,7 @@ pub(crate) struct RuleAddArgs {
         groups = ["says", "which"]
     )]
     only: Vec<String>,
-    /// Let it take the first of these links that lives
+    /// Let it use the first of these links that works
     #[arg(
         long,
         value_name = "LINK",
@@ -169,7 +169,7 @@ pub(crate) struct RuleAddArgs {
         groups = ["says", "which"]
     )]
     never: Vec<String>,
-    /// Keep it off links that are metered or carry calls, while another is there
+    /// Keep it off links that are metered or carry calls, while there is another
     #[arg(
         long,
         value_name = "KIND",
@@ -178,7 +178,7 @@ pub(crate) struct RuleAddArgs {
         group = "says"
     )]
     avoid: Vec<Avoid>,
-    /// Have it go auto, direct, bonded or packet (as packets, TCP from end to end)
+    /// Mode: auto, direct, bonded or packet (as packets, TCP from end to end)
     #[arg(long, value_name = "MODE", value_parser = Mode::from_str, group = "says")]
     mode: Option<Mode>,
 }

@@ -11,18 +11,18 @@ use super::shared::link_name;
 /// `hawser run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Use this interface and no others; may be repeated [default: all]
+    /// Use only this interface; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
     pub(crate) links: Vec<String>,
     /// Without a gateway, choose links for connections by this policy: auto, max-throughput,
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     connection_scheduler: Option<ConnectionPolicy>,
-    /// Take all its connections for real-time, interactive, bulk or unknown [default: as the rules
+    /// Treat all its connections as real-time, interactive, bulk or unknown [default: as the rules
     /// say]
     #[arg(long, value_name = "CLASS")]
     pub(crate) class: Option<Class>,
-    /// direct: straight to the destinations, though a gateway is enrolled; bonded: only over the
+    /// direct: straight to the destinations, even if a gateway is enrolled; bonded: only over the
     /// gateway
     #[arg(
         long,
@@ -32,8 +32,8 @@ pub(crate) struct RunArgs {
         value_parser = mode
     )]
     pub(crate) mode: Mode,
-    /// Way to capture its connections: kernel, shim (a library that is loaded into it), or auto: in
-    /// the kernel where that is permitted
+    /// How to capture its connections: kernel, shim (a library that is loaded into it), or auto (in
+    /// the kernel where permitted)
     #[arg(
         long,
         value_name = "WAY",
@@ -42,13 +42,13 @@ pub(crate) struct RunArgs {
         hide_possible_values = true
     )]
     pub(crate) via: Via,
-    /// Take all of its packets, and not only its connections: it runs in a network of its own, and
-    /// the gateway, which needs `--packet-exit`, passes them on
+    /// Carry all of its packets, not only its connections: it runs in a network of its own, and the
+    /// gateway, which needs `--packet-exit`, passes them on
     #[arg(long, conflicts_with_all = ["connection_scheduler", "class", "mode", "via", "discover"])]
     pub(crate) tun: bool,
     #[command(flatten)]
     discovery: DiscoveryArgs,
-    /// The program and what it is to be told
+    /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }

@@ -19,13 +19,13 @@ pub(crate) struct LinkArgs {
     /// Use in both directions: normal, prefer, backup or never
     #[arg(long = "use", value_name = "WHEN", value_parser = link_use, group = "says")]
     pub(crate) both: Option<LinkUse>,
-    /// To send
+    /// Use for sending
     #[arg(long, value_name = "WHEN", value_parser = link_use, group = "says")]
     pub(crate) up: Option<LinkUse>,
-    /// To receive
+    /// Use for receiving
     #[arg(long, value_name = "WHEN", value_parser = link_use, group = "says")]
     pub(crate) down: Option<LinkUse>,
-    /// Multiply its rate with this where schedulers weigh links, from 1 to 1000
+    /// Factor for its rate in schedulers that weigh links, from 1 to 1000
     #[arg(
         long,
         value_name = "N",
@@ -36,11 +36,11 @@ pub(crate) struct LinkArgs {
     /// Price of a gigabyte, such as 2.5EUR/GB, or 0
     #[arg(long, value_name = "PRICE", group = "says")]
     pub(crate) price: Option<String>,
-    /// Most bytes over it in a month, such as 10GB, or none for as much as wanted
+    /// Most bytes over it in a month, such as 10GB, or none for no limit
     #[arg(long, value_name = "SIZE", group = "says")]
     pub(crate) allowance: Option<String>,
-    /// Go by this strength of its signal, such as -80dBm, and not by what its radio says; off to go
-    /// by the radio again. It is not saved
+    /// Take this as the strength of its signal, such as -80dBm, in place of what its radio says;
+    /// off to go by the radio again. It is not saved
     #[arg(
         long,
         value_name = "STRENGTH",
@@ -50,7 +50,7 @@ pub(crate) struct LinkArgs {
         group = "says"
     )]
     pub(crate) signal: Option<String>,
-    /// Write it to the daemon's configuration, too
+    /// Also write it to the daemon's configuration
     #[arg(long)]
     pub(crate) save: bool,
 }
@@ -70,7 +70,7 @@ pub(crate) struct PolicyArgs {
 /// Changes of the policy.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyAction {
-    /// Choose links otherwise from now on, until the daemon ends
+    /// Change how links are chosen, until the daemon ends
     Set(PolicySetArgs),
 }
 
@@ -79,28 +79,29 @@ pub(crate) enum PolicyAction {
 #[command(group = ArgGroup::new("says").required(true).multiple(true))]
 #[command(override_usage = "hawser policy set [OPTIONS]")]
 pub(crate) struct PolicySetArgs {
-    /// Place the chunks of sessions by this policy: auto, backlog, round-robin,
+    /// Scheduler for the chunks of sessions: auto, backlog, round-robin,
     /// weighted-round-robin, least-rtt, load-index, ecf, blest or redundant
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) scheduler: Option<ChunkPolicy>,
-    /// Place connections that go over one link each by this policy: auto, max-throughput,
+    /// Scheduler for connections that use one link each: auto, max-throughput,
     /// round-robin, weighted-round-robin or only-one
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
-    /// Place the packets that are sent by this policy: auto, redundant, least-rtt, ikr, wrrb or wrr
+    /// Scheduler for packets: auto, redundant, least-rtt, ikr, wrrb or wrr
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) packet_scheduler: Option<PacketPolicy>,
-    /// Let what sessions carry travel over this, both ways: tcp, sctp (over UDP where that passes)
-    /// or auto (what delivers more)
+    /// Carry data of sessions, both ways, over tcp, sctp (over UDP where UDP passes) or auto
+    /// (whichever delivers more)
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) transport: Option<TransportChoice>,
-    /// Send over the gateway what no rule speaks of: always, auto (what gains by it) or never
+    /// Use the gateway for connections that no rule covers: always, auto (where it is faster) or
+    /// never
     #[arg(long, value_name = "WHEN", group = "says")]
     pub(crate) via_gateway: Option<GatewayUse>,
-    /// Put these rules in force behind your own: speed, calls or saver
+    /// Profile whose rules apply after your own: speed, calls or saver
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) profile: Option<Profile>,
-    /// Write it to the daemon's configuration, too
+    /// Also write it to the daemon's configuration
     #[arg(long)]
     pub(crate) save: bool,
 }

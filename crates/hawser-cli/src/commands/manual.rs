@@ -1,6 +1,8 @@
 //! `hawser completions` and `hawser man`: what the definition of the command line makes for shells
 //! and readers.
 
+mod sections;
+
 use std::io;
 use std::path::Path;
 
@@ -24,9 +26,7 @@ pub(crate) fn pages(args: &ManArgs) -> anyhow::Result<()> {
     // Gives each command its whole name.
     all.build();
     let Some(folder) = &args.out else {
-        let mut text = Vec::new();
-        page(all).render(&mut text)?;
-        return show(&String::from_utf8(text)?);
+        return show(&String::from_utf8(page(all)?.1)?);
     };
     std::fs::create_dir_all(folder)
         .and_then(|()| write(all, folder))
@@ -38,11 +38,18 @@ fn write(command: Command, folder: &Path) -> io::Result<()> {
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         write(below.clone(), folder)?;
     }
-    page(command).generate_to(folder).map(drop)
+    let (name, text) = page(command)?;
+    std::fs::write(folder.join(name), text)
 }
 
-fn page(command: Command) -> Man {
-    Man::new(command).source(RELEASE).manual("Hawser")
+/// The page of a command: the name of its file, and its text.
+fn page(command: Command) -> io::Result<(String, Vec<u8>)> {
+    let name = command.get_display_name().unwrap_or("hawser").to_owned();
+    let man = Man::new(command).source(RELEASE).manual("Hawser");
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    sections::after_flags(&name).to_writer(&mut text)?;
+    Ok((man.get_filename(), text))
 }
 
 const RELEASE: &str = concat!("hawser ", env!("CARGO_PKG_VERSION"));

@@ -183,7 +183,7 @@ fn say_why(place: &Place, program: &str) {
     let one = why(&["--connection", "20"]);
     assert!(one.starts_with("CONNECTION 20 at "), "{one}");
     assert!(
-        one.contains("auto chose lte, since it is the only"),
+        one.contains("auto chose lte, because it is the only"),
         "{one}"
     );
     let none = place.run("client", &["why", "--connection", "21"]);

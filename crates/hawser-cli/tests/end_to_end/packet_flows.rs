@@ -51,7 +51,7 @@ fn another_policy_holds_at_once(net: &Internet, log: &impl Fn() -> String) {
     let takes_turns = || {
         let why = net.place.run("client", &["why"]).out;
         let why: Vec<_> = why.split_whitespace().collect();
-        why.join(" ").contains("since it was its turn")
+        why.join(" ").contains("because it was its turn")
     };
     until("packets take turns", takes_turns, log);
     let set = net
@@ -116,7 +116,7 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(why.contains("PACKETS udp from 10."), "{why}");
         assert!(
-            why.contains("since the packet would arrive there first"),
+            why.contains("because the packet would arrive there first"),
             "{why}"
         );
 

@@ -37,7 +37,7 @@ fn a_link_is_connected_before_the_only_other_one_goes_and_disconnected_at_the_en
         let is_best = || stage.link("lte")["rank"] == 1;
         until("it is the best", is_best, || up.log());
         let shown = stage.say("links");
-        let expected = "lte is connected, since no other link was well";
+        let expected = "lte is connected, because no other link was well";
         assert!(shown.contains(expected), "{shown}");
         let is_told = || stage.say("events").contains(expected);
         until("it is told", is_told, || up.log());

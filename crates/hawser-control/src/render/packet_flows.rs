@@ -128,7 +128,7 @@ fn of_link(link: &PacketFlowLink) -> String {
     let mut text = format!("{}: {}", link.link, moved.join(", "));
     for count in &link.chosen {
         let got = packets(count.chunks);
-        text += &format!("; {got} since {}", count.meaning);
+        text += &format!("; {got} because {}", count.meaning);
     }
     text + "."
 }

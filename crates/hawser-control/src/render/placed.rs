@@ -107,17 +107,17 @@ fn choice(one: &PlacedConnection) -> String {
         (false, policy) => format!("{policy} chose"),
     };
     match (first, one.why.as_str()) {
-        (_, "peer") => format!("It went over a session, since {}.", one.meaning),
+        (_, "peer") => format!("It went over a session, because {}.", one.meaning),
         (_, "gateway") if one.state == "failed" => {
-            format!("It was to go over the gateway, since {}.", one.meaning)
+            format!("It was to go over the gateway, because {}.", one.meaning)
         }
-        (_, "gateway") => format!("It went over the gateway, since {}.", one.meaning),
-        (_, "closed") => format!("It went nowhere, since {}.", one.meaning),
+        (_, "gateway") => format!("It went over the gateway, because {}.", one.meaning),
+        (_, "closed") => format!("It went nowhere, because {}.", one.meaning),
         (Some(link), _) if !one.candidates.is_empty() => {
-            format!("{who} {link}, since {}.", one.meaning)
+            format!("{who} {link}, because {}.", one.meaning)
         }
         _ => format!(
-            "It went as the system's routes have it, since {}.",
+            "It went as the system's routes have it, because {}.",
             one.meaning
         ),
     }
@@ -315,7 +315,7 @@ mod tests {
         let expected = [
             "CONNECTION 17 at 12:03:04.1 UTC: curl, run by user 1000, to example.org:443 \
              (203.0.113.5) by tcp, bulk; expected to send 1.00 kB and receive 50.0 kB.",
-            "auto chose wlan0, since what is open is finished soonest so.",
+            "auto chose wlan0, because what is open is finished soonest so.",
             "  LINK   UP Mbit/s  DOWN Mbit/s    RTT  ACTIVE  TO COME  DONE IN  ANSWER IN",
             "  wlan0          ?        20.00  20 ms       2  1.00 MB   420 ms     160 ms",
             "  wwan0          ?         8.00  20 ms       2  1.00 MB   420 ms     160 ms",
@@ -372,7 +372,7 @@ mod tests {
         };
         let text = say(left);
         assert!(
-            text.contains("as the system's routes have it, since wg0 takes all"),
+            text.contains("as the system's routes have it, because wg0 takes all"),
             "{text}"
         );
         let by_gateway = PlacedConnection {
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(by_gateway.over(), "(gateway)");
         let text = say(by_gateway);
         for expected in [
-            "It was to go over the gateway, since its mode is bonded.",
+            "It was to go over the gateway, because its mode is bonded.",
             "Tried: gateway (no answer in 280 ms).",
             "It did not come about that way.",
         ] {
@@ -405,7 +405,7 @@ mod tests {
         };
         let text = say(closed);
         assert!(
-            text.contains("It went nowhere, since no link may be used?."),
+            text.contains("It went nowhere, because no link may be used?."),
             "{text}"
         );
         assert!(

@@ -125,7 +125,7 @@ fn link_text(link: &WhyLink, events: &[WhyEvent]) -> String {
     text.push('.');
     for count in &link.chosen {
         text += &format!(
-            " It got {}, since {}.",
+            " It got {}, because {}.",
             chunks(count.chunks),
             printable(&count.meaning)
         );
@@ -148,7 +148,7 @@ fn link_text(link: &WhyLink, events: &[WhyEvent]) -> String {
     }
     for held in &link.held_back {
         text += &format!(
-            " It was ready and nothing was sent for {} in all, since {}.",
+            " It could have sent, but waited for {} in total, because {}.",
             seconds(held.span),
             printable(&held.meaning)
         );
@@ -311,7 +311,7 @@ mod tests {
             ],
             held_back: vec![WhySpan {
                 why: "quicker-soon".to_owned(),
-                meaning: "a quicker link was about to be free".to_owned(),
+                meaning: "a faster link was about to become free".to_owned(),
                 span: Duration::from_millis(3140),
             }],
             later: Some(WhyLater {
@@ -352,11 +352,11 @@ mod tests {
         let expected = [
             "STREAM 6 to example.org:443, of session 1a2b: auto for 1m 15s",
             "wwan0: carried 18 %, 1.80 MB, 600 kB of it over an association, and 20.0 kB more as \
-             copies of what other links had. It got 180 chunks, since the chunk would arrive there first. For 62 % of all chunks it \
+             copies of what other links had. It got 180 chunks, because the chunk would arrive there first. For 62 % of all chunks it \
              was passed over: the chunk would have arrived later over it (240 ms against 31 ms by \
              the one chosen). For less than 1 % of all chunks it was passed over: it was silent \
-             where an answer was due. It was ready and nothing was sent for 3.1 s in all, since a \
-             quicker link was about to be free. At 12:03:04.1 UTC channel 4 had been silent for \
+             where an answer was due. It could have sent, but waited for 3.1 s in total, because a \
+             faster link was about to become free. At 12:03:04.1 UTC channel 4 had been silent for \
              300 ms where an answer was due; 41 chunks on it went over other links too. At \
              12:03:04.9 UTC channel 4 spoke again, 800 ms after that.",
             ": carried nothing. It has no connection now.",
@@ -391,7 +391,7 @@ mod tests {
         let text = render_why(&report, 10_000);
         let said: Vec<_> = text.lines().rev().take(2).collect();
         let expected = [
-            "wwan0: carried 100 %, 45.0 MB over an association. It got 7 chunks, since it? was there.",
+            "wwan0: carried 100 %, 45.0 MB over an association. It got 7 chunks, because it? was there.",
             "RECEIVED: 45.0 MB came the other way. The gateway chose the links by ec?f and says:",
         ];
         assert_eq!(said, expected);
