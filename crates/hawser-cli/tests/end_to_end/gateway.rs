@@ -254,10 +254,11 @@ fn an_invite_is_for_one_client() {
     ];
     let mut second = place.launch("second", &arguments);
     assert_eq!(second.wait(), Some(1), "{}", second.log());
+    let log = second.log();
     assert!(
-        second.log().contains("enrolment failed"),
-        "{}",
-        second.log()
+        log.contains("enrolment failed: the gateway refuses the invite: one client has used it")
+            && log.contains("`hawser invite` at the gateway makes a new one"),
+        "{log}"
     );
 
     // A further invite lets it in, made while the gateway runs.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use hawser_config::ServeConfig;
+use hawser_control::span;
 use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
@@ -31,6 +32,8 @@ pub(crate) struct Door {
     pub(crate) listen: SocketAddr,
     /// Good for one client; `None` while the one that an earlier start made still is.
     invite: Option<Invite>,
+    /// Nobody has named an address for invites.
+    is_found: bool,
 }
 
 /// When a start makes an invite, and where it goes.
@@ -52,6 +55,7 @@ impl Door {
         wish: InviteWish<'_>,
     ) -> anyhow::Result<Self> {
         let told = told_addresses(config)?;
+        let is_found = told.is_empty() && config.listen.ip().is_unspecified();
         let identity = state.identity()?;
         let store = Arc::new(GatewayStore::open(state)?);
         let listener = hawser_net::bind::listen(config.listen)
@@ -97,6 +101,7 @@ impl Door {
             store,
             listen,
             invite,
+            is_found,
         })
     }
 
@@ -114,7 +119,16 @@ impl Door {
             invite.write_file(path)?;
         }
         show(&format!("{}\n", invite.to_line().as_str()))?;
-        tracing::info!("the invite above enrols one client: {command}");
+        let left = span(invite.expires().since(UnixTime::now()));
+        tracing::info!("the invite above enrols one client within {left}: {command}");
+        if self.is_found
+            && let Some(private) = all_private(invite.addresses())
+        {
+            tracing::warn!(
+                "the invite leads to {private}, which clients elsewhere can't reach: if this \
+                 machine has a public address or name, start with --advertise ADDRESS"
+            );
+        }
         Ok(())
     }
 }
@@ -138,6 +152,21 @@ impl InviteWish<'_> {
         };
         self.always || !is_open
     }
+}
+
+/// The first address, where all are ones of private networks.
+fn all_private(addresses: &[HostPort]) -> Option<&HostPort> {
+    let is_private = |address: &HostPort| match address.socket_addr()?.ip().to_canonical() {
+        IpAddr::V4(ip) => {
+            let shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64;
+            Some(ip.is_private() || ip.is_link_local() || ip.is_loopback() || shared)
+        }
+        IpAddr::V6(ip) => {
+            Some(ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback())
+        }
+    };
+    let is_all = addresses.iter().all(|it| is_private(it).unwrap_or(false));
+    addresses.first().filter(|_| is_all)
 }
 
 /// Makes an invite and keeps its public half.
@@ -272,3 +301,30 @@ pub(crate) const ADDRESSES: &str = "addresses.json";
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 const PEERS_PERIOD: Duration = Duration::from_secs(1);
 const MAX_UNUSED_INVITES: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invite_that_leads_nowhere_from_elsewhere_is_noticed() {
+        let first = |addresses: &[&str]| {
+            let addresses: Vec<HostPort> = addresses
+                .iter()
+                .map(|it| HostPort::parse(it, None).unwrap())
+                .collect();
+            all_private(&addresses).map(ToString::to_string)
+        };
+        let clouds = [
+            "10.0.0.5:7443",
+            "100.64.0.1:7443",
+            "[fd00::1]:7443",
+            "[fe80::1]:7443",
+        ];
+        assert_eq!(first(&clouds).as_deref(), Some("10.0.0.5:7443"));
+        assert_eq!(first(&["10.0.0.5:7443", "8.8.8.8:7443"]), None);
+        assert_eq!(first(&["10.0.0.5:7443", "[2001:4860::1]:7443"]), None);
+        // Where a name leads is not known here.
+        assert_eq!(first(&["10.0.0.5:7443", "gw.example:7443"]), None);
+    }
+}

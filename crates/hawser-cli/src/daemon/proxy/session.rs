@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::bail;
 use hawser_config::{GatewaySource, SessionConfig, TransportChoice};
-use hawser_net::client::{Client, ClientConfig};
+use hawser_control::span;
+use hawser_net::client::{Client, ClientConfig, OpenStreamError};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::{IdentityError, PublicKey};
 use hawser_net::invite::{Invite, read_reference};
@@ -85,10 +86,10 @@ impl Target {
     /// Connects; returns once this client is enrolled, at once if it was before.
     pub(crate) async fn connect(self, state: &StateDir, links: Links) -> anyhow::Result<Client> {
         let (gateway, addresses) = (self.config.gateway, self.config.addresses.clone());
-        let has_invite = self.config.invite.is_some();
+        let expires = self.config.invite.as_ref().map(Invite::expires);
         let store = ClientStore::open(state)?;
         if self.known {
-            if has_invite {
+            if expires.is_some() {
                 // Becomes the one to use when none is named, with what may be new addresses.
                 store.remember(gateway, &addresses, UnixTime::now())?;
             }
@@ -97,10 +98,13 @@ impl Target {
             return Ok(client);
         }
         let client = Client::start(self.config, links);
-        client
-            .enrolled(ENROL_PATIENCE)
-            .await
-            .context("enrolment failed")?;
+        if let Err(error) = client.enrolled(ENROL_PATIENCE).await {
+            let problem = match (expires, &error) {
+                (Some(expires), OpenStreamError::NotAdmitted) => refused_invite(expires),
+                _ => error.to_string(),
+            };
+            bail!("enrolment failed: {problem}");
+        }
         store.remember(gateway, &addresses, UnixTime::now())?;
         let mut reached = client.reached();
         // Was reached already.
@@ -108,6 +112,18 @@ impl Target {
         tokio::spawn(keep_reached(store, gateway, reached));
         Ok(client)
     }
+}
+
+/// Why a gateway does not take an invite that it was valid to take until `expires`.
+fn refused_invite(expires: UnixTime) -> String {
+    let now = UnixTime::now();
+    let why = match now >= expires {
+        true => format!("the invite has expired {} ago", span(now.since(expires))),
+        false => "the gateway refuses the invite: one client has used it, or it was revoked; or \
+                  the gateway has revoked this client"
+            .to_owned(),
+    };
+    format!("{why}. `hawser invite` at the gateway makes a new one")
 }
 
 /// True if a gateway is enrolled, so that none need be named.
