@@ -4,6 +4,7 @@
 mod bpf;
 mod chart;
 mod circles;
+mod dist;
 mod fuzz;
 mod layers;
 #[cfg(target_os = "linux")]
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["lines"] => lines::check(&workspace_root()),
         ["screenshots"] => screenshots(),
         ["api"] => api(false),
+        ["dist"] => dist::dist(&workspace_root()),
         ["api", "--bless"] => api(true),
         ["chart"] => chart::draw(&workspace_root()),
         ["packages"] => packages::provide(),
@@ -220,6 +222,8 @@ cargo xtask COMMAND
   msrv                  build with the oldest Rust that is promised
   deny                  licences, sources, versions and known faults of
                         dependencies (needs cargo-deny)
+  dist                  Debian packages and a tarball in target/packages, the same
+                        bytes for the same commit (needs dpkg-dev for the former)
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
   chart                 draw docs/images/gain.svg from the reports in bench/

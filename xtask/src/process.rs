@@ -26,6 +26,24 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// What a command prints, without the end of its last line.
+pub(crate) fn said(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {}", name.display()))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "{} ended with {}: {}",
+            name.display(),
+            output.status,
+            errors.trim()
+        );
+    }
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+}
+
 /// The folder that holds the workspace's `Cargo.toml`.
 pub(crate) fn workspace_root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
