@@ -124,7 +124,7 @@ fn a_connection_that_wants_a_bond_hears_whether_it_can_have_one() {
     };
     let to = servers()[0];
     for bonds in [Bonds::Here, Bonds::Refused] {
-        let (_server, _listener) = meeting.fronted(bonds);
+        let (server, listener) = meeting.fronted(bonds);
         for says in [Announcement::Bond, Announcement::BondAsInPaper] {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
             meeting.client.announce_on(&socket, Some(says)).unwrap();
@@ -139,6 +139,8 @@ fn a_connection_that_wants_a_bond_hears_whether_it_can_have_one() {
         meeting.wire.segments(PORT);
         // What a socket says counts once, and not for others.
         assert_eq!(meeting.connect(to)[0].option(), None);
+        // With its port free, the server is gone as well.
+        drop((server, listener));
     }
 }
 

@@ -309,6 +309,21 @@ pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
+/// Binds a socket once its port is free: a program that another test starts has all descriptors
+/// until it runs, also those that were closed here. Programs in the kernel last as long as one of
+/// theirs.
+pub(crate) fn when_free<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> T {
+    let mut bound = None;
+    eventually("the port is free", || match bind() {
+        Ok(socket) => bound.insert(Some(socket)).is_some(),
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}");
+            false
+        }
+    });
+    bound.flatten().unwrap()
+}
+
 /// Returns the number of the link with this host address.
 pub(crate) fn link_of(from: IpAddr) -> u8 {
     match from {

@@ -1,13 +1,13 @@
 //! The directory of `hawser serve`, asked by programs that others have written.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::program::{Daemon, Place, until};
+use super::program::{Daemon, Place, read, until};
 
 /// A gateway with a directory of the domain 127.0.0.1: programs look the domain up and ask there.
 struct Stage {
@@ -207,7 +207,7 @@ fn a_call_by_name_reaches_who_is_registered_and_follows_the_way_of_the_directory
         .stdout(Stdio::null())
         .spawn();
     let mut called = Background(called.unwrap());
-    until("alice listens", || !is_free(&port), String::new);
+    until("alice listens", || is_taken(&port), String::new);
     let contact = format!("sip:alice@{CALLED}:{port}");
     let registered = stage.register(&contact, "a");
     assert!(registered.status.success(), "{}", text(&registered));
@@ -249,8 +249,14 @@ fn free_port() -> String {
     socket.local_addr().unwrap().port().to_string()
 }
 
-fn is_free(port: &str) -> bool {
-    UdpSocket::bind(format!("{CALLED}:{port}")).is_ok()
+/// Whether a program has the port of [`CALLED`]. To try it out would keep the program off it for
+/// that moment.
+fn is_taken(port: &str) -> bool {
+    let port: u16 = port.parse().unwrap();
+    // As the kernel shows the address: in the order of its bytes in memory.
+    let ip: Ipv4Addr = CALLED.parse().unwrap();
+    let own = format!(" {:08X}:{port:04X} ", u32::from_ne_bytes(ip.octets()));
+    read("/proc/net/udp".as_ref()).contains(&own)
 }
 
 /// An address of this machine that is not the directory's domain.

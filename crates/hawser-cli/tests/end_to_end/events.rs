@@ -97,16 +97,13 @@ fn a_link_that_is_lost_is_told_of_and_what_links_carry_is_counted() {
                 assert!(counted("sent_bytes").iter().all(|it| *it > 0));
                 has_open(&place, 20);
             });
-            let history = ask(&place, r#"{"api":1,"request":"history"}"#);
-            let links = history["links"].as_array().unwrap();
-            let names: Vec<_> = links.iter().map(|link| &link["name"]).collect();
-            assert_eq!(names, ["dsl", "lte"], "{history}");
-            for link in links {
-                let moved = link["up_bps"].as_array().unwrap();
-                let total: u64 = moved.iter().filter_map(Value::as_u64).sum();
-                assert!(total > 0, "{history}");
-                assert_eq!(link["rtt_ms"].as_array().unwrap().len(), moved.len());
-            }
+            // A second goes by before it is history.
+            let history = || ask(&place, r#"{"api":1,"request":"history"}"#);
+            until(
+                "it is history",
+                || has_moved(&history()),
+                || history().to_string(),
+            );
             ip("link set dsl down");
             let is_down = |it: &Value| it["link"] == "dsl" && it["to"] == "down";
             until(
@@ -118,6 +115,19 @@ fn a_link_that_is_lost_is_told_of_and_what_links_carry_is_counted() {
             assert_eq!(follower.end(), Some(0));
         },
     );
+}
+
+/// Whether both links have moved something in the time that a history shows.
+fn has_moved(history: &Value) -> bool {
+    let links = history["links"].as_array().unwrap();
+    let names: Vec<_> = links.iter().map(|link| &link["name"]).collect();
+    assert_eq!(names, ["dsl", "lte"], "{history}");
+    let total = |link: &Value| -> u64 {
+        let moved = link["up_bps"].as_array().unwrap();
+        assert_eq!(link["rtt_ms"].as_array().unwrap().len(), moved.len());
+        moved.iter().filter_map(Value::as_u64).sum()
+    };
+    links.iter().all(|link| total(link) > 0)
 }
 
 /// `hawser streams` lists so many connections of this process, over both links.

@@ -9,7 +9,7 @@ use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 use super::connections::{add_link, serve_there};
 use super::origin::{self, fetch, page};
 use super::program::{Daemon, Place, read, until};
-use super::transport::carried;
+use super::transport::{carried, until_over_udp};
 
 /// The gateway binds its sockets to its links. A packet for the address of one of them may come by
 /// another one all the same.
@@ -142,10 +142,11 @@ fn download_over_udp(place: &Place, up: &Daemon, gateway: &Daemon) {
     let rides = || carried(place, "client", "association").is_some();
     until("an association", rides, || up.log() + &gateway.log());
     let proxy = format!("socks5h://{}", up.listen(place).unwrap());
-    let got = fetch(&proxy, format!("{ORIGIN}:80").parse().unwrap(), SIZE);
-    assert!(got.unwrap() == page(SIZE), "{}", up.log());
-    let over_udp = carried(place, "client", "association").unwrap();
-    assert!(over_udp >= SIZE as u64, "{over_udp}: {}", up.log());
+    let download = || {
+        let got = fetch(&proxy, format!("{ORIGIN}:80").parse().unwrap(), SIZE);
+        assert!(got.unwrap() == page(SIZE), "{}", up.log());
+    };
+    until_over_udp(place, SIZE as u64, download, up);
 }
 
 /// Bytes that have come by an interface of this namespace.

@@ -34,7 +34,7 @@ impl Internet {
         said(
             self.gateway
                 .command("timeout")
-                .args(["5", "bash", "-c", call]),
+                .args(["20", "bash", "-c", call]),
         )
     }
 }

@@ -50,9 +50,13 @@ fn a_program_has_a_network_of_its_own_and_leaves_the_machines_alone() {
         let gateway = net.serve();
         assert_ne!(net.rules(), before[1]);
         // As a service manager does it: a signal to all of them.
-        let all = below(gateway.process());
-        assert_eq!(all.len(), 2, "a guard and nft");
-        all.into_iter().for_each(terminate);
+        let all = || below(gateway.process());
+        until(
+            "there are a guard and nft",
+            || all().len() == 2,
+            || format!("{:?}", all()),
+        );
+        all().into_iter().for_each(terminate);
         assert_ne!(net.rules(), before[1]);
         gateway.end();
         assert_eq!(after(), before);

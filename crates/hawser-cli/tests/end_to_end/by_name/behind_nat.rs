@@ -185,13 +185,21 @@ fn what_goes_straight_comes_back_to_the_gateway_and_leaves_it_again() {
         let begun = pair.stage.sessions_begun("bob");
         let before = pair.relayed();
         let mut writing = stream.try_clone().unwrap();
-        let sent: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
         let copy = sent.clone();
-        let writer = std::thread::spawn(move || writing.write_all(&copy));
+        let (dropped, is_dropped) = std::sync::mpsc::channel();
+        let writer = std::thread::spawn(move || {
+            // All of the first half may have come back before the other program has dropped UDP.
+            let (before, after) = copy.split_at(copy.len() / 2);
+            writing.write_all(before)?;
+            is_dropped.recv().unwrap();
+            writing.write_all(after)
+        });
         let mut came = vec![0; sent.len()];
         let (first, rest) = came.split_at_mut(500_000);
         stream.read_exact(first).unwrap();
         pair.stage.drop_udp(true);
+        dropped.send(()).unwrap();
         stream.read_exact(rest).unwrap();
         writer.join().unwrap().unwrap();
         assert!(came == sent);

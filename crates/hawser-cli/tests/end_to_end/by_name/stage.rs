@@ -352,4 +352,4 @@ pub(super) fn echo(stream: &mut TcpStream, length: usize) {
     assert!(came == sent);
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);

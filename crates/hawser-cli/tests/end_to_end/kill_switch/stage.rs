@@ -218,7 +218,7 @@ pub(super) fn logged_in(neighbour: &Neighbour) -> (TcpStream, Child) {
     let read = "exec 3<>/dev/tcp/10.2.0.2/8000 && head -n 1 <&3";
     let terminal = neighbour
         .command("timeout")
-        .args(["60", "bash", "-c", read])
+        .args(["300", "bash", "-c", read])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();

@@ -143,16 +143,18 @@ threading.Thread(target=lambda: t.sendall(payload), daemon=True).start()
 print(f.read(300000) == payload)
 ";
 /// What answers a host: services of the router on loopback and at its link, addresses that nobody
-/// has, and the provider's network by a route of its own.
+/// has, and the provider's network by a route of its own. Where an answer is to come, it is waited
+/// for.
 pub(super) const REACHED: &str = "
-def reached(host, port):
+def reached(host, port, patience=2):
     try:
-        t = socket.create_connection((host, port), timeout=2)
+        t = socket.create_connection((host, port), timeout=patience)
         return t.makefile().readline().strip() or 'no'
     except OSError:
         return 'no'
-print(reached('192.168.77.1', 8000), reached('10.1.0.2', 8001), reached('169.254.7.7', 8001),
-      reached('240.0.0.1', 8001), reached('11.0.0.9', 8002), reached('192.168.77.99', 7), reached('10.1.0.1', 7))
+print(reached('192.168.77.1', 8000), reached('10.1.0.2', 8001, 30), reached('169.254.7.7', 8001),
+      reached('240.0.0.1', 8001), reached('11.0.0.9', 8002), reached('192.168.77.99', 7),
+      reached('10.1.0.1', 7, 30))
 ";
 /// What a host hears of a port that is closed.
 pub(super) const REFUSED: &str = "
