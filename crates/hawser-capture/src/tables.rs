@@ -89,7 +89,7 @@ shared! {
     FrontedRow { answer: [u8; ANSWER_ROOM], paper: [u8; 8], bonds: u32, on: u32 }
     AttemptRow {
         remote: [u8; 16], question: [u8; QUESTION_ROOM], callbacks: u32, link: u32, written: u32,
-        repeated: u32, port: u16, by_socket: u16,
+        repeated: u32, asked: u32, rejected: u32, port: u16, by_socket: u16,
     }
     LearntRow {
         cookie: u64, at: u64, kind: u32, length: u32, options: [u8; MAX_OPTIONS],

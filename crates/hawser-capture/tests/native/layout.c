@@ -157,6 +157,8 @@ int main(void)
 	FIELD(attempt, link);
 	FIELD(attempt, written);
 	FIELD(attempt, repeated);
+	FIELD(attempt, asked);
+	FIELD(attempt, rejected);
 	FIELD(attempt, port);
 	FIELD(attempt, by_socket);
 	STRUCT("LearntRow", learnt);
