@@ -51,7 +51,7 @@ int main(void)
 	FIELD(settings, process);
 	FIELD(settings, packets);
 	FIELD(settings, mark);
-	FIELD(settings, unused);
+	FIELD(settings, held);
 	STRUCT("Action", action);
 	FIELD(action, class);
 	FIELD(action, mode);
