@@ -156,6 +156,7 @@ struct connection {
 	__u64 cookie;
 	__u32 ipv4; /* its packets are IPv4 */
 	__u32 stub; /* the daemon's port on loopback for the name server that it is for; 0: none */
+	__u32 peer; /* PEER_ */
 };
 
 static __always_inline __u64 found(const __u64 *mask, __u64 otherwise)
@@ -311,23 +312,37 @@ static __always_inline int bind_to(struct bpf_sock_addr *ctx, const struct link 
 	return 0;
 }
 
+static __always_inline __u32 peer_at(const __u32 *remote, __u32 port)
+{
+	struct peer_key peer = { .port = port };
+	const __u32 *found;
+
+	__builtin_memcpy(peer.remote, remote, 16);
+	found = bpf_map_lookup_elem(&PEERS, &peer);
+	if (!found) {
+		peer.port = 0;
+		found = bpf_map_lookup_elem(&PEERS, &peer);
+	}
+	return found ? *found : PEER_NONE;
+}
+
+static __always_inline int can_redirect(const struct settings *settings,
+					const struct connection *c)
+{
+	return c->flow.protocol == IPPROTO_TCP &&
+	       (c->ipv4 ? settings->redirect4_port : settings->redirect6_port);
+}
+
 static __always_inline int is_bonded(const struct settings *settings, const struct connection *c,
 				     __u32 mode)
 {
-	struct peer_key peer = { .port = c->flow.port };
-
-	if (c->flow.protocol != IPPROTO_TCP ||
-	    !(c->ipv4 ? settings->redirect4_port : settings->redirect6_port))
+	if (!can_redirect(settings, c))
 		return 0;
 	if (mode == MODE_AUTO)
 		mode = settings->auto_mode;
 	if (mode != MODE_AUTO)
 		return mode != MODE_DIRECT;
-	__builtin_memcpy(peer.remote, c->flow.remote, 16);
-	if (bpf_map_lookup_elem(&PEERS, &peer))
-		return 1;
-	peer.port = 0;
-	return !!bpf_map_lookup_elem(&PEERS, &peer);
+	return c->peer != PEER_NONE;
 }
 
 static __always_inline int is_for_gateway(const struct settings *settings, __u32 mode)
@@ -428,7 +443,8 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	struct links *links = single(&LINKS);
 	struct loads *loads = single(&LOADS);
 	struct verdict verdict;
-	__u32 there, avoid, among;
+	__u32 there, avoid, among, held;
+	enum way way;
 
 	if (!rules || !links || !loads)
 		return AS_IT_IS;
@@ -440,13 +456,24 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	avoid = avoided(links, loads, verdict.avoid);
 	if (c->stub && !verdict.sets_links)
 		return TO_STUB;
+	/* The daemon judges it again, by all that rules can ask for. Datagrams would go past it. */
+	held = c->peer == PEER_HELD && !verdict.sets_links && verdict.mode != MODE_DIRECT;
 	/* A session uses every link. So a connection whose rules select or avoid links is bound to
 	 * one link here. If no link is usable, it is redirected, and the daemon handles it. */
-	if (!(there && (verdict.sets_links || avoid)) && verdict.mode == MODE_PACKET &&
+	if (!held && !(there && (verdict.sets_links || avoid)) && verdict.mode == MODE_PACKET &&
 	    has_tunnel(settings, c))
 		return AS_IT_IS;
-	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
-		return redirect(c);
+	if (held ? can_redirect(settings, c)
+		 : !(there && (verdict.sets_links || avoid)) &&
+			   is_bonded(settings, c, verdict.mode)) {
+		way = redirect(c);
+		if (way == REDIRECTED || !held)
+			return way;
+	}
+	if (held) {
+		count(COUNT_REFUSED);
+		return REFUSED;
+	}
 	if (!(there && (verdict.sets_links || avoid)) && is_kept(settings, c, verdict.mode))
 		return AS_IT_IS;
 	/* Resolvers of a provider often answer over that provider's link only. */
@@ -556,7 +583,8 @@ static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connec
 		c->stub = stub_for((const __u32 *)c->flow.remote, c->flow.port);
 	to.bits = 128;
 	__builtin_memcpy(to.address, c->flow.remote, 16);
-	if (found(bpf_map_lookup_elem(&LOCAL, &to), 0))
+	c->peer = peer_at((const __u32 *)c->flow.remote, c->flow.port);
+	if (c->peer != PEER_HELD && found(bpf_map_lookup_elem(&LOCAL, &to), 0))
 		return c->stub ? TO_STUB : AS_IT_IS;
 	c->flow.user = bpf_get_current_uid_gid();
 	c->flow.cgroup = bpf_get_current_cgroup_id();
@@ -732,54 +760,65 @@ int getpeername6(struct bpf_sock_addr *ctx)
 	return ALLOW;
 }
 
-/* Datagrams of sockets that are not connected. What these send elsewhere is not captured. */
-static __always_inline __u32 stub_for_datagram(struct bpf_sock_addr *ctx, const __u32 *remote)
+/* What becomes of datagrams of sockets that are not connected: they go to the daemon's port for a
+ * name server, which is returned; or nowhere, where the destination is held. Others are not
+ * captured. */
+static __always_inline enum way send_to(struct bpf_sock_addr *ctx, const __u32 *remote,
+					__u32 *stub)
 {
 	struct settings *settings = single(&SETTINGS);
+	__u32 port = bpf_ntohs(ctx->user_port);
 
-	if (!settings || bpf_get_netns_cookie(ctx) != settings->netns ||
+	if (!settings || (port != DNS_PORT && !settings->held) ||
+	    bpf_get_netns_cookie(ctx) != settings->netns ||
 	    settings->process == bpf_get_current_pid_tgid() >> 32)
-		return 0;
-	return stub_for(remote, DNS_PORT);
+		return AS_IT_IS;
+	*stub = stub_for(remote, port);
+	if (*stub)
+		return TO_STUB;
+	if (!settings->held || peer_at(remote, port) != PEER_HELD)
+		return AS_IT_IS;
+	count(COUNT_REFUSED);
+	return REFUSED;
 }
 
 SEC("cgroup/sendmsg4")
 int sendmsg4(struct bpf_sock_addr *ctx)
 {
-	__u32 remote[4] = { 0, 0, MAPPED, ctx->user_ip4 }, stub;
+	__u32 remote[4] = { 0, 0, MAPPED, ctx->user_ip4 }, stub = 0;
 	struct bpf_sock *sk = ctx->sk;
+	enum way way;
 
-	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if || sk->mark ||
-	    is_own4(sk->src_ip4, ctx->user_port))
+	if (!sk || sk->bound_dev_if || sk->mark || is_own4(sk->src_ip4, ctx->user_port))
 		return ALLOW;
-	stub = stub_for_datagram(ctx, remote);
-	if (stub) {
+	way = send_to(ctx, remote, &stub);
+	if (way == TO_STUB) {
 		ctx->user_ip4 = LOOPBACK;
 		ctx->user_port = bpf_htons(stub);
 	}
-	return ALLOW;
+	return way == REFUSED ? REFUSE : ALLOW;
 }
 
 SEC("cgroup/sendmsg6")
 int sendmsg6(struct bpf_sock_addr *ctx)
 {
-	__u32 remote[4], stub;
+	__u32 remote[4], stub = 0;
 	struct bpf_sock *sk = ctx->sk;
+	enum way way;
 
-	if (ctx->user_port != bpf_htons(DNS_PORT) || !sk || sk->bound_dev_if || sk->mark ||
-	    is_own6(sk, ctx->user_port))
+	if (!sk || sk->bound_dev_if || sk->mark || is_own6(sk, ctx->user_port))
 		return ALLOW;
 	remote[0] = ctx->user_ip6[0];
 	remote[1] = ctx->user_ip6[1];
 	remote[2] = ctx->user_ip6[2];
 	remote[3] = ctx->user_ip6[3];
-	stub = stub_for_datagram(ctx, remote);
-	if (stub) {
+	way = send_to(ctx, remote, &stub);
+	if (way == TO_STUB) {
 		ctx->user_ip6[0] = ctx->user_ip6[1] = ctx->user_ip6[2] = 0;
 		ctx->user_ip6[3] = bpf_htonl(1);
 		ctx->user_port = bpf_htons(stub);
 	}
-	return ALLOW;
+	return way == REFUSED ? REFUSE : ALLOW;
 }
 
 /* The program hears an answer of the stub from the server that it has asked. */

@@ -10,8 +10,6 @@
 #include "option.h"
 
 SINGLE(ANNOUNCING, struct announcing);
-/* What SYNs to a destination say. */
-HASH(DESTINATIONS, struct peer_key, __u32, 4096);
 /* What the SYN of a socket says; it counts once. New entries replace the oldest, here and below. */
 TABLE(SOCKETS, BPF_MAP_TYPE_LRU_HASH, 8, 4, 16384, 0);
 /* Until when there is no option to a destination. */
@@ -94,7 +92,6 @@ static __always_inline void remote_of(struct bpf_sock_ops *ctx, __u32 *remote)
 static __always_inline __u32 offer_of(__u64 cookie, struct attempt *attempt,
 				      const struct announcing *settings)
 {
-	struct peer_key key = { .port = attempt->port };
 	const __u32 *offer = bpf_map_lookup_elem(&SOCKETS, &cookie);
 	__u32 found;
 
@@ -104,14 +101,6 @@ static __always_inline __u32 offer_of(__u64 cookie, struct attempt *attempt,
 		attempt->by_socket = 1;
 		return found;
 	}
-	__builtin_memcpy(key.remote, attempt->remote, sizeof(key.remote));
-	offer = bpf_map_lookup_elem(&DESTINATIONS, &key);
-	if (offer)
-		return *offer;
-	key.port = 0;
-	offer = bpf_map_lookup_elem(&DESTINATIONS, &key);
-	if (offer)
-		return *offer;
 	return is_loopback((const __u32 *)attempt->remote) ? OFFER_NONE : settings->everywhere;
 }
 
@@ -299,9 +288,20 @@ static __always_inline void on_write(struct bpf_sock_ops *ctx)
 	    bpf_store_hdr_opt(ctx, attempt->question, QUESTION_ROOM, 0))
 		return;
 	attempt->written = 1;
+	attempt->asked = bpf_jiffies64();
 	tally(TALLY_ASKED);
 	/* No later packet is asked about. */
 	leave_alone(ctx, attempt->callbacks & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
+/* Tells whether the timer has run far shorter than it was set to. The kernel shortens it where the
+ * answer to a SYN acknowledges something else: the server still knows an older connection with the
+ * same ports (RFC 9293 §3.5.1, half-open connections), which our reset has ended by now. */
+static __always_inline int is_hastened(struct bpf_sock_ops *ctx, const struct attempt *attempt)
+{
+	__u32 waited = (__u32)bpf_jiffies64() - attempt->asked;
+
+	return waited < ctx->args[1] / 2;
 }
 
 static __always_inline void on_timeout(struct bpf_sock_ops *ctx)
@@ -313,6 +313,15 @@ static __always_inline void on_timeout(struct bpf_sock_ops *ctx)
 	attempt = attempt_of(ctx);
 	if (!attempt || attempt->repeated)
 		return;
+	if (attempt->written && !attempt->rejected && is_hastened(ctx, attempt)) {
+		/* Something has come, so the option has not kept it away. */
+		attempt->rejected = 1;
+		attempt->written = 0;
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
+						       (attempt->callbacks &
+							BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG));
+		return;
+	}
 	attempt->repeated = 1;
 	if (attempt->written)
 		report(ctx, attempt, LEARNT_REPEATED);

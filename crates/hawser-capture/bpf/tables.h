@@ -102,7 +102,7 @@ struct settings {
 	__u32 process;      /* the daemon's process number, written by the program */
 	__u32 packets;      /* PACKETS_: families that the machine's routes lead to a tunnel */
 	__u32 mark;         /* of sockets that are bound to links; 0: none */
-	__u32 unused;
+	__u32 held;         /* 1: some destinations are held */
 };
 
 #define RULE_ORDER 8
@@ -227,6 +227,11 @@ struct peer_key {
 	__u8 remote[16];
 	__u32 port; /* 0: any */
 };
+
+/* What there is at a destination. */
+#define PEER_NONE 0u
+#define PEER_BONDED 1u /* connections may go over a session */
+#define PEER_HELD 2u   /* they go by the daemon or nowhere, but for the user's own rules */
 
 /* A name server of this machine, for which a port of the daemon's on loopback answers. */
 struct name_server {

@@ -75,7 +75,7 @@ pub struct Counts {
     pub full: u64,
     /// Connections not captured because their link disappeared before binding.
     pub unbound: u64,
-    /// Connections refused because the rules allowed no link.
+    /// Connections refused because the rules allowed no link, or the destination is held.
     pub refused: u64,
 }
 
@@ -228,17 +228,34 @@ impl Capture {
         Ok(())
     }
 
-    /// Sets the destinations that support bonding; port 0 stands for all ports. Replaces the
-    /// earlier set.
-    pub fn set_peers(&mut self, peers: &[SocketAddr]) -> Result<(), CaptureError> {
+    /// Sets the destinations that support bonding, and those that are held: what is neither direct
+    /// nor for some links by a rule goes there by this process or nowhere, whatever routes say.
+    /// Datagrams go nowhere, those of sockets that are not connected whatever rules say. Not so for
+    /// sockets that the program has bound to an address or a device. Port 0 stands for all ports.
+    /// Replaces the earlier sets; 4096 can be in both together.
+    pub fn set_peers(
+        &mut self,
+        peers: &[SocketAddr],
+        held: &[SocketAddr],
+    ) -> Result<(), CaptureError> {
         let key = |peer: &SocketAddr| PeerKey {
             remote: tables::mapped(peer.ip()),
             port: peer.port().into(),
         };
-        replace(
-            &mut self.tables.peers,
-            peers.iter().map(|peer| (key(peer), 1)),
-        )
+        let peers = peers.iter().map(|peer| (key(peer), tables::PEER_BONDED));
+        let held = held.iter().map(|peer| (key(peer), tables::PEER_HELD));
+        // What is both is held.
+        let all: BTreeMap<PeerKey, u32> = peers.chain(held).collect();
+        let row = SettingsRow {
+            held: all.values().any(|it| *it == tables::PEER_HELD).into(),
+            ..self.settings
+        };
+        replace(&mut self.tables.peers, all.into_iter())?;
+        if row.held != self.settings.held {
+            self.tables.settings.set(0, row, 0)?;
+            self.settings = row;
+        }
+        Ok(())
     }
 
     /// Sets the name servers for which ports of this process answer, on the loopback address of

@@ -10,7 +10,7 @@ mod options;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -24,10 +24,10 @@ use crate::CaptureError;
 use crate::attach::{check_kernel, open_group, with_log_if_refused};
 use crate::maps::{missing_is_fine, program, replace, take};
 use crate::sys::{self, Ring};
-use crate::tables::{self, AnnouncingRow, AvoidedKey, FrontedRow, PeerKey};
+use crate::tables::{self, AnnouncingRow, AvoidedKey, FrontedRow};
 
 pub use asking::Asking;
-pub use learnt::{Discoveries, Learnt, Outcome};
+pub use learnt::{Discoveries, Learnt, Outcome, kernel_time};
 pub use middleboxes::{Avoidance, Middleboxes};
 pub use options::{Announcement, Bonds, FrontedPort};
 
@@ -55,7 +55,6 @@ pub struct Discovery {
 
 struct Tables {
     announcing: Array<MapData, AnnouncingRow>,
-    destinations: HashMap<MapData, PeerKey, u32>,
     avoided: HashMap<MapData, AvoidedKey, u64>,
     fronted: HashMap<MapData, u32, FrontedRow>,
     /// The same for a program that is made later.
@@ -136,27 +135,10 @@ impl Discovery {
         Ok(())
     }
 
-    /// Sets what SYNs to all destinations say, but for loopback and for those of
-    /// [`Self::set_destinations`].
+    /// Sets what SYNs to all destinations say, but for loopback.
     pub fn set_everywhere(&mut self, says: Option<Announcement>) -> Result<(), CaptureError> {
         self.row.everywhere = says.map_or(0, Announcement::number);
         Ok(self.tables.announcing.set(0, self.row, 0)?)
-    }
-
-    /// Sets what SYNs to these destinations say, `None` being nothing; port 0 stands for all ports.
-    /// Replaces the earlier set, which holds 4096.
-    pub fn set_destinations(
-        &mut self,
-        destinations: &[(SocketAddr, Option<Announcement>)],
-    ) -> Result<(), CaptureError> {
-        let row = |(to, says): &(SocketAddr, Option<Announcement>)| {
-            let key = PeerKey {
-                remote: tables::mapped(to.ip()),
-                port: to.port().into(),
-            };
-            (key, says.map_or(0, Announcement::number))
-        };
-        replace(&mut self.tables.destinations, destinations.iter().map(row))
     }
 
     /// Sets what the next SYN of a socket says, whatever its destination; to be called before it
@@ -300,7 +282,6 @@ impl Tables {
         Ok(Self {
             fronted_table: fronted_table.map_err(CaptureError::system("a table"))?,
             announcing: Array::try_from(take(programs, "ANNOUNCING")?)?,
-            destinations: HashMap::try_from(take(programs, "DESTINATIONS")?)?,
             avoided: HashMap::try_from(take(programs, "AVOIDED")?)?,
             fronted: HashMap::try_from(fronted)?,
             tally: PerCpuArray::try_from(take(programs, "TALLY")?)?,

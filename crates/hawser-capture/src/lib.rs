@@ -66,7 +66,7 @@ pub use apply::RulesInForce;
 pub use capture::{Capture, Counts};
 pub use discovery::{
     Announcement, Asking, Avoidance, Bonds, Discoveries, Discovery, DiscoveryCounts, FrontedPort,
-    Learnt, Middleboxes, Outcome,
+    Learnt, Middleboxes, Outcome, kernel_time,
 };
 pub use error::CaptureError;
 pub use events::{Connection, End, Event, Events, Origin, OriginTable, Origins};

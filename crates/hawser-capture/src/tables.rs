@@ -54,7 +54,7 @@ shared! {
     SettingsRow {
         netns: u64, introduction: u64, demand: [DemandRow; CLASSES], redirect4: [u8; 4],
         redirect6: [u8; 16], redirect4_port: u16, redirect6_port: u16, policy: u32,
-        auto_mode: u32, process: u32, packets: u32, mark: u32, unused: u32,
+        auto_mode: u32, process: u32, packets: u32, mark: u32, held: u32,
     }
     Action { class: u32, mode: u32, avoid: u32, links: u32, order: [u8; RULE_ORDER] }
     Rules {
@@ -89,7 +89,7 @@ shared! {
     FrontedRow { answer: [u8; ANSWER_ROOM], paper: [u8; 8], bonds: u32, on: u32 }
     AttemptRow {
         remote: [u8; 16], question: [u8; QUESTION_ROOM], callbacks: u32, link: u32, written: u32,
-        repeated: u32, port: u16, by_socket: u16,
+        repeated: u32, asked: u32, rejected: u32, port: u16, by_socket: u16,
     }
     LearntRow {
         cookie: u64, at: u64, kind: u32, length: u32, options: [u8; MAX_OPTIONS],
@@ -164,6 +164,9 @@ pub(crate) const OFFERS: usize = 4;
 pub(crate) const BONDS_NONE: u32 = 0;
 pub(crate) const BONDS_HERE: u32 = 1;
 pub(crate) const BONDS_DIVERTED: u32 = 2;
+
+pub(crate) const PEER_BONDED: u32 = 1;
+pub(crate) const PEER_HELD: u32 = 2;
 
 pub(crate) const LEARNT_ANSWERED: u32 = 0;
 pub(crate) const LEARNT_REPEATED: u32 = 1;

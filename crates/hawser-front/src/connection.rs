@@ -34,7 +34,7 @@ pub use datagrams::DatagramPlace;
 pub use director::SharedDirector;
 pub use early::EarlyData;
 pub use flow::Flow;
-pub use kernel::{BondedServers, KernelPlaces};
+pub use kernel::{BondedServers, HeldDestinations, KernelPlaces};
 pub use link_resolver::LinkResolver;
 pub use names::RememberingResolver;
 pub use origin::Origin;

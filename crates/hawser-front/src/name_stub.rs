@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::connection::SharedDirector;
-use crate::peer::{ReservedNames, ToldNames};
+use crate::peer::{ReservedNames, ToldNames, VouchedServers};
 use answering::{Answering, Meant};
 pub use known::KnownNames;
 use limits::Limits;
@@ -44,25 +44,24 @@ pub struct NameStub {
 
 impl NameStub {
     /// Answers for the name servers of this machine, with the help of the links that `director`
-    /// allows for names. Nobody is asked for `reserved` ones. Follows servers as they come.
-    pub async fn start(director: SharedDirector, reserved: ReservedNames) -> Self {
-        Self::start_noting(director, reserved, KnownNames::default()).await
-    }
-
-    /// As [`Self::start`]; the addresses in answers are noted in `known`.
-    pub async fn start_noting(
+    /// allows for names. Nobody is asked for `reserved` ones. Follows servers as they come. The
+    /// addresses in answers are noted in `known`; those of names that are `held` are told once
+    /// connections to them are held, too.
+    pub async fn start(
         director: SharedDirector,
         reserved: ReservedNames,
         known: KnownNames,
+        held: Option<VouchedServers>,
     ) -> Self {
         let links = move || director.with(|director, _| director.links_for_names());
-        Self::start_with(Names::new(), reserved, known, links).await
+        let noting = (known, held);
+        Self::start_with(Names::new(), reserved, noting, links).await
     }
 
     async fn start_with(
         names: Names,
         reserved: ReservedNames,
-        known: KnownNames,
+        (known, held): (KnownNames, Option<VouchedServers>),
         links: impl Fn() -> Vec<Link> + Send + Sync + 'static,
     ) -> Self {
         let (sender, ports) = watch::channel(Arc::default());
@@ -72,6 +71,7 @@ impl NameStub {
                 reserved,
                 told: ToldNames::default(),
                 known,
+                held,
                 links: Box::new(links),
                 limits: Limits::default(),
             }),

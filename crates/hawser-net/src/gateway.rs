@@ -43,6 +43,7 @@ use half_open::Origin;
 pub use limits::AcceptLimits;
 pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};
 use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
+pub(crate) use sources::provider_of;
 pub use sources::{network_of, source_of};
 
 /// Accepts clients. Dropping it ends all sessions.

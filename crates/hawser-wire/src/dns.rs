@@ -141,6 +141,24 @@ impl DnsQuestion {
         u16::from_be_bytes(*class) == CLASS_INTERNET && !is_transfer && kind != TYPE_OPT
     }
 
+    /// True if it asks for addresses, and for nothing else.
+    pub fn is_for_addresses(&self) -> bool {
+        matches!(self.kind(), Some(TYPE_A | TYPE_AAAA))
+    }
+
+    /// True if answers may have addresses in other records than those for addresses: SVCB and HTTPS
+    /// have them as hints, and whoever asks for all records gets any.
+    ///
+    /// Source: RFC 9460 §7.3; RFC 8482.
+    pub fn may_hint_at_addresses(&self) -> bool {
+        matches!(self.kind(), Some(TYPE_SVCB | TYPE_HTTPS | TYPE_ANY))
+    }
+
+    fn kind(&self) -> Option<u16> {
+        let [kind_high, kind_low, _, _] = self.question.last_chunk()?;
+        Some(u16::from_be_bytes([*kind_high, *kind_low]))
+    }
+
     /// Reads an answer to this question; `None` if it is an answer to another one.
     ///
     /// # Errors
@@ -385,6 +403,9 @@ const SERVER_FAILURE: u16 = 2;
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
 const TYPE_OPT: u16 = 41;
+const TYPE_SVCB: u16 = 64;
+const TYPE_HTTPS: u16 = 65;
+const TYPE_ANY: u16 = 255;
 const TYPE_IXFR: u16 = 251;
 const TYPE_AXFR: u16 = 252;
 const CLASS_INTERNET: u16 = 1;
@@ -395,4 +416,4 @@ const MAX_LABEL: u8 = 63;
 /// Octets of a name. Source: RFC 1035 §2.3.4.
 const MAX_NAME: usize = 255;
 /// Addresses that are kept of one answer.
-const MAX_ADDRESSES: usize = 16;
+pub const MAX_ADDRESSES: usize = 16;

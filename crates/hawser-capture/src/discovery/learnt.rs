@@ -1,11 +1,11 @@
 use std::io;
 use std::net::SocketAddr;
 
-use hawser_types::LinkIndex;
-use hawser_wire::{Heard, OfferForm, SynOption, SynOptionError};
+use hawser_types::{Instant, LinkIndex};
+use hawser_wire::{Heard, SynOption, SynOptionError};
 
 use crate::ring::Rows;
-use crate::sys::Ring;
+use crate::sys::{self, Ring};
 use crate::tables::{self, LearntRow};
 
 /// Stream of what handshakes have shown, in order.
@@ -17,16 +17,19 @@ pub struct Discoveries {
 /// What a handshake has shown of a destination to which this host announced itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Learnt {
-    /// Cookie of the socket, which is never reused.
-    pub cookie: u64,
     /// The destination.
     pub to: SocketAddr,
     /// Link to which the socket was bound.
     pub link: Option<LinkIndex>,
-    /// Form of the option in the SYN.
-    pub form: OfferForm,
+    /// When the kernel knew it, by [`kernel_time`].
+    pub at: Instant,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+/// Returns the present time by the clock of the kernel's programs (`CLOCK_MONOTONIC`).
+pub fn kernel_time() -> Instant {
+    Instant::from_nanos(sys::monotonic_nanos())
 }
 
 /// What came of an option in a SYN.
@@ -57,11 +60,6 @@ impl Discoveries {
     /// Waits for the next. It is cancel-safe.
     pub async fn next(&mut self) -> io::Result<Learnt> {
         self.rows.next(Learnt::read).await
-    }
-
-    /// Returns the next that is there already.
-    pub fn try_next(&mut self) -> Option<Learnt> {
-        self.rows.try_next(Learnt::read)
     }
 }
 
@@ -97,10 +95,9 @@ impl Learnt {
             _ => return None,
         };
         Some(Self {
-            cookie: row.cookie,
             to: SocketAddr::new(tables::unmapped(attempt.remote), attempt.port),
             link: (attempt.link != 0).then(|| LinkIndex::new(attempt.link)),
-            form: syn.offer.form,
+            at: Instant::from_nanos(row.at),
             outcome,
         })
     }
@@ -119,6 +116,8 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use hawser_wire::OfferForm;
+
     use super::*;
 
     fn row(kind: u32, repeated: u32, options: &[u8]) -> LearntRow {

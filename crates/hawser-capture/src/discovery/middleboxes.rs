@@ -13,18 +13,17 @@ use super::{Learnt, Outcome};
 ///
 /// A SYN that had to be repeated counts once the one without the option was answered: a destination
 /// that answers neither is not there. The first may as well have been lost, which costs no more
-/// than the option for a time. After destinations of three networks (IPv4 /24, IPv6 /48) in a row
+/// than the option for a time. After destinations of three networks (IPv4 /16, IPv6 /32) in a row
 /// on a link, without one that answered a SYN with the option, the link is at fault, and no
-/// destination is asked over it until such an answer or the end of that time.
+/// destination is asked over it until such an answer or the end of that time. A link that has let
+/// the option through within an hour is not at fault, whatever destinations do.
 ///
 /// An answer without the option is no fault, unless the destination has shown over another link
 /// that it can bond.
 #[derive(Debug, Default)]
 pub struct Middleboxes {
     faults: BTreeMap<Place, Fault>,
-    /// Networks of destinations that answered without the option alone, since the link has last
-    /// let an option through.
-    in_a_row: BTreeMap<Option<LinkIndex>, BTreeSet<IpNet>>,
+    links: BTreeMap<Option<LinkIndex>, Passage>,
     /// Destinations that can bond, with the time of their last answer.
     bonding: BTreeMap<SocketAddr, Instant>,
 }
@@ -40,6 +39,15 @@ pub struct Avoidance {
     pub span: Duration,
 }
 
+/// What a link has let through.
+#[derive(Debug, Default)]
+struct Passage {
+    /// When a destination has last answered a SYN that had the option.
+    passed: Option<Instant>,
+    /// Networks of destinations that answered without the option alone, since then.
+    in_a_row: BTreeSet<IpNet>,
+}
+
 type Place = (Option<LinkIndex>, Option<IpAddr>);
 
 #[derive(Clone, Copy, Debug)]
@@ -51,12 +59,6 @@ struct Fault {
 }
 
 impl Middleboxes {
-    /// Tells whether a SYN over this link to this destination may have the option.
-    pub fn may_ask(&self, now: Instant, link: Option<LinkIndex>, to: IpAddr) -> bool {
-        let is_fault = |place: Place| self.faults.get(&place).is_some_and(|it| now < it.until);
-        !is_fault((link, None)) && !is_fault((link, Some(to)))
-    }
-
     /// Tells whether handshakes over these links say nothing of a destination: something on the way
     /// alters the option, or all of them are at fault. A single SYN that was repeated may have been
     /// lost, and does not count.
@@ -94,12 +96,12 @@ impl Middleboxes {
             Outcome::Answered(_) => {
                 self.bonding.insert(learnt.to, now);
                 limit(&mut self.bonding, |at| *at);
-                self.let_through(place)
+                self.let_through(now, place)
             }
             Outcome::Plain if self.bonding.contains_key(&learnt.to) => {
                 self.on_fault(now, place, true)
             }
-            Outcome::Plain => self.let_through(place),
+            Outcome::Plain => self.let_through(now, place),
             Outcome::Echoed | Outcome::Unreadable(_) => self.on_fault(now, place, true),
             // Whether anybody is there is not known yet.
             Outcome::Repeated => Vec::new(),
@@ -111,13 +113,15 @@ impl Middleboxes {
     /// be told as well: [`crate::Discovery::forget_link`].
     pub fn forget_link(&mut self, link: Option<LinkIndex>) {
         self.faults.retain(|(of, _), _| *of != link);
-        self.in_a_row.remove(&link);
+        self.links.remove(&link);
     }
 
     /// The option has come through: neither the destination nor the link is at fault.
-    fn let_through(&mut self, place: Place) -> Vec<Avoidance> {
+    fn let_through(&mut self, now: Instant, place: Place) -> Vec<Avoidance> {
         let (link, _) = place;
-        self.in_a_row.remove(&link);
+        let passage = self.passage(link);
+        passage.passed = Some(now);
+        passage.in_a_row.clear();
         let over = [place, (link, None)].into_iter();
         let over = over.filter(|place| self.faults.remove(place).is_some());
         let avoidance = |(link, to)| Avoidance {
@@ -130,16 +134,23 @@ impl Middleboxes {
 
     fn on_answered_without(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
         let mut found = self.on_fault(now, place, false);
-        let in_a_row = self.in_a_row.entry(place.0).or_default();
-        in_a_row.insert(network_of(to));
-        if in_a_row.len() >= LINK_AT_FAULT {
-            in_a_row.clear();
+        let passage = self.passage(place.0);
+        if passage.has_passed(now) {
+            return found;
+        }
+        passage.in_a_row.insert(network_of(to));
+        if passage.in_a_row.len() >= LINK_AT_FAULT {
+            passage.in_a_row.clear();
             found.extend(self.on_fault(now, (place.0, None), true));
         }
-        while self.in_a_row.len() > MAX_LINKS {
-            self.in_a_row.pop_first();
-        }
         found
+    }
+
+    fn passage(&mut self, link: Option<LinkIndex>) -> &mut Passage {
+        while self.links.len() >= MAX_LINKS && !self.links.contains_key(&link) {
+            self.links.pop_first();
+        }
+        self.links.entry(link).or_default()
     }
 
     fn on_fault(&mut self, now: Instant, place: Place, is_certain: bool) -> Vec<Avoidance> {
@@ -159,10 +170,19 @@ impl Middleboxes {
     }
 }
 
-/// The network of an address: who has many addresses has few networks.
+impl Passage {
+    /// Whether the option gets through, so that destinations which do not answer it are at fault
+    /// themselves.
+    fn has_passed(&self, now: Instant) -> bool {
+        self.passed
+            .is_some_and(|passed| now.since(passed) < PASSAGE)
+    }
+}
+
+/// The network of an address, as wide as providers get them: who has many addresses has few.
 fn network_of(address: IpAddr) -> IpNet {
     let address = address.to_canonical();
-    let length = if address.is_ipv4() { 24 } else { 48 };
+    let length = if address.is_ipv4() { 16 } else { 32 };
     IpNet::new_assert(address, length).trunc()
 }
 
@@ -180,6 +200,8 @@ const FIRST_SPAN: Duration = Duration::from_secs(10 * 60);
 const MAX_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Networks in a row after which their link is at fault.
 const LINK_AT_FAULT: usize = 3;
+/// For so long after it has let an option through a link is not at fault.
+const PASSAGE: Duration = Duration::from_secs(60 * 60);
 const MAX_ENTRIES: usize = 1024;
 const MAX_LINKS: usize = 64;
 
@@ -208,17 +230,24 @@ mod tests {
 
     fn learnt(link: Option<LinkIndex>, host: u8, outcome: Outcome) -> Learnt {
         Learnt {
-            cookie: 1,
             to: SocketAddr::new(ip(host), 443),
             link,
-            form: OfferForm::Binary,
+            at: at(0),
             outcome,
         }
     }
 
     /// Each in a network of its own.
     fn ip(host: u8) -> IpAddr {
-        IpAddr::from([198, 18, host, 1])
+        IpAddr::from([198, host, 0, 1])
+    }
+
+    impl Middleboxes {
+        /// Whether a SYN over this link to this destination may have the option.
+        fn may_ask(&self, now: Instant, link: Option<LinkIndex>, to: IpAddr) -> bool {
+            let is_it = |it: &Avoidance| it.link == link && it.to.is_none_or(|at| at == to);
+            !self.avoided(now).iter().any(is_it)
+        }
     }
 
     fn at(minutes: u64) -> Instant {
@@ -265,16 +294,11 @@ mod tests {
     #[test]
     fn destinations_of_three_networks_in_a_row_make_the_link_at_fault() {
         let mut boxes = Middleboxes::default();
-        for host in [1, 2] {
-            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
-        }
-        // One that lets the option through begins the row anew.
-        boxes.handle_learnt(at(0), &learnt(WEST, 9, Outcome::Plain));
         for host in [3, 4, 4] {
             boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
         }
         let mut neighbour = learnt(WEST, 4, Outcome::AnsweredWithout);
-        neighbour.to.set_ip(IpAddr::from([198, 18, 4, 77]));
+        neighbour.to.set_ip(IpAddr::from([198, 4, 77, 1]));
         boxes.handle_learnt(at(0), &neighbour);
         assert!(boxes.may_ask(at(0), WEST, ip(200)));
         let found = boxes.handle_learnt(at(0), &learnt(WEST, 5, Outcome::AnsweredWithout));
@@ -284,6 +308,38 @@ mod tests {
         assert!(boxes.is_silent(at(0), WEST, ip(200)));
         boxes.forget_link(WEST);
         assert!(boxes.may_ask(at(0), WEST, ip(5)));
+    }
+
+    #[test]
+    fn destinations_make_no_link_at_fault_that_lets_the_option_through() {
+        let mut boxes = Middleboxes::default();
+        for host in [1, 2] {
+            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
+        }
+        boxes.handle_learnt(at(0), &learnt(WEST, 9, Outcome::Plain));
+        for host in 10..100 {
+            boxes.handle_learnt(at(59), &learnt(WEST, host, Outcome::AnsweredWithout));
+        }
+        assert!(boxes.may_ask(at(59), WEST, ip(200)));
+        assert!(!boxes.is_silent(at(59), WEST, ip(200)));
+        // An hour later it may be otherwise, and one answer shows that it is not.
+        for host in [101, 102] {
+            boxes.handle_learnt(at(60), &learnt(WEST, host, Outcome::AnsweredWithout));
+        }
+        boxes.handle_learnt(at(60), &learnt(WEST, 9, answered()));
+        boxes.handle_learnt(at(60), &learnt(WEST, 103, Outcome::AnsweredWithout));
+        assert!(boxes.may_ask(at(60), WEST, ip(200)));
+        for host in [104, 105, 106] {
+            boxes.handle_learnt(at(120), &learnt(WEST, host, Outcome::AnsweredWithout));
+        }
+        assert!(!boxes.may_ask(at(120), WEST, ip(200)));
+        // Of what was before nothing counts in another network.
+        boxes.handle_learnt(at(121), &learnt(WEST, 9, Outcome::Plain));
+        boxes.forget_link(WEST);
+        for host in [107, 108, 109] {
+            boxes.handle_learnt(at(121), &learnt(WEST, host, Outcome::AnsweredWithout));
+        }
+        assert!(!boxes.may_ask(at(121), WEST, ip(200)));
     }
 
     #[test]
@@ -369,9 +425,9 @@ mod tests {
             }
             prop_assert!(boxes.faults.len() <= MAX_ENTRIES);
             prop_assert!(boxes.bonding.len() <= MAX_ENTRIES);
-            prop_assert!(boxes.in_a_row.len() <= MAX_LINKS);
-            let rows = boxes.in_a_row.values();
-            prop_assert!(rows.map(BTreeSet::len).all(|length| length < LINK_AT_FAULT));
+            prop_assert!(boxes.links.len() <= MAX_LINKS);
+            let rows = boxes.links.values().map(|it| it.in_a_row.len());
+            prop_assert!(rows.into_iter().all(|length| length < LINK_AT_FAULT));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use hawser_capture::{
@@ -161,4 +162,19 @@ pub(crate) fn assert_usual(segments: &[Segment]) {
         .collect();
     let usual = [(true, false), (true, true), (false, true), (false, true)];
     assert_eq!(flags, usual, "SYN, SYN-ACK, ACK, RST and ACK");
+}
+
+/// Sets an option of TCP.
+pub(crate) fn tcp_option(socket: &impl AsRawFd, option: libc::c_int, value: libc::c_int) {
+    // SAFETY: the kernel reads the four bytes of the value.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            4,
+        )
+    };
+    assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
 }

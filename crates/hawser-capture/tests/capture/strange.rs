@@ -135,13 +135,13 @@ fn beside_fast_open_it_goes_where_there_is_room() {
     // The thread is in the client's namespace.
     switch();
     meeting.ground.at_server(switch);
-    set(&service, libc::TCP_FASTOPEN, 16);
+    tcp_option(&service, libc::TCP_FASTOPEN, 16);
     let to = servers()[0];
     let says = Some(Announcement::There);
     meeting.client.set_everywhere(says).unwrap();
     let connect = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        set(&socket, libc::TCP_FASTOPEN_CONNECT, 1);
+        tcp_option(&socket, libc::TCP_FASTOPEN_CONNECT, 1);
         meeting.wire.segments(PORT);
         socket.connect(&to.into()).unwrap();
         // With a cookie the SYN leaves only now.
@@ -206,18 +206,4 @@ fn talk(mut connection: Connection<'_>, listener: &TcpListener) {
     far.write_all(b"answered").unwrap();
     drop(far);
     assert_eq!(connection.hear(), b"answered");
-}
-
-fn set(socket: &impl std::os::fd::AsRawFd, option: libc::c_int, value: libc::c_int) {
-    // SAFETY: the kernel reads the four bytes of the value.
-    let code = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const value).cast(),
-            4,
-        )
-    };
-    assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
 }

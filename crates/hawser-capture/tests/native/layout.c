@@ -51,7 +51,7 @@ int main(void)
 	FIELD(settings, process);
 	FIELD(settings, packets);
 	FIELD(settings, mark);
-	FIELD(settings, unused);
+	FIELD(settings, held);
 	STRUCT("Action", action);
 	FIELD(action, class);
 	FIELD(action, mode);
@@ -157,6 +157,8 @@ int main(void)
 	FIELD(attempt, link);
 	FIELD(attempt, written);
 	FIELD(attempt, repeated);
+	FIELD(attempt, asked);
+	FIELD(attempt, rejected);
 	FIELD(attempt, port);
 	FIELD(attempt, by_socket);
 	STRUCT("LearntRow", learnt);

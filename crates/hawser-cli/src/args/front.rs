@@ -55,13 +55,13 @@ impl DiscoveryArgs {
     }
 }
 
-/// Names that `hawser up` holds to what their owners vouch for.
+/// Names that are held to what their owners vouch for.
 #[derive(Args, Debug)]
 pub(crate) struct VouchedArgs {
     /// Hold this name to the keys that its owner publishes at https://NAME/.well-known/hawser:
     /// connections to the ports there go over all links to a server with such a key, or are
-    /// refused; all are while that file was never fetched. It does not hold for captured programs,
-    /// which connect to addresses. May be repeated
+    /// refused; all are while that file was never fetched. Captured programs are held at the
+    /// addresses that name servers tell them for it. May be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) vouched: Vec<HostName>,
 }

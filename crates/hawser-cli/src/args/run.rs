@@ -5,7 +5,7 @@ use hawser_config::Config;
 use hawser_policy::{Mode, UnknownMode};
 use hawser_sched::connection::{Class, ConnectionPolicy};
 
-use super::front::DiscoveryArgs;
+use super::front::{DiscoveryArgs, VouchedArgs};
 use super::shared::link_name;
 
 /// `hawser run`.
@@ -44,10 +44,17 @@ pub(crate) struct RunArgs {
     pub(crate) via: Via,
     /// Carry all of its packets, not only its connections: it runs in a network of its own, and the
     /// gateway, which needs `--packet-exit`, passes them on
-    #[arg(long, conflicts_with_all = ["connection_scheduler", "class", "mode", "via", "discover"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "connection_scheduler", "class", "mode", "via", "discover", "vouched",
+        ]
+    )]
     pub(crate) tun: bool,
     #[command(flatten)]
     discovery: DiscoveryArgs,
+    #[command(flatten)]
+    vouched: VouchedArgs,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -82,18 +89,22 @@ impl RunArgs {
             config.up.links.clone_from(&self.links);
         }
         self.discovery.apply_to(&mut config.up);
+        self.vouched.apply_to(&mut config.up);
     }
 
     /// Flags that leave each other nothing to do, in one line.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        let is_one_way = self.discovery.discover && self.mode != Mode::Auto;
-        is_one_way.then(|| {
-            format!(
-                "--discover cannot be used with --mode {}: it looks for servers that connections \
-                 could go to over all links",
-                self.mode
-            )
-        })
+        let flag = match self.discovery.discover {
+            _ if self.mode == Mode::Auto => return None,
+            true => "--discover",
+            false if self.vouched.vouched.is_empty() => return None,
+            false => "--vouched",
+        };
+        Some(format!(
+            "{flag} cannot be used with --mode {}: it is about servers that connections could go \
+             to over all links",
+            self.mode
+        ))
     }
 
     /// The program's name or path.

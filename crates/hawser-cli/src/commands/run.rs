@@ -13,7 +13,8 @@ use anyhow::{Context as _, bail};
 use hawser_capture::CaptureError;
 use hawser_config::Config;
 use hawser_front::connection::SharedDirector;
-use hawser_front::name_stub::NameStub;
+use hawser_front::name_stub::{KnownNames, NameStub};
+use hawser_front::peer::VouchedServers;
 use hawser_net::links::{LinkMonitor, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::{Class, GatewayUse};
@@ -29,6 +30,7 @@ use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::peering::Peering;
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{SessionChoice, Target};
+use crate::daemon::proxy::vouching;
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links};
 use kernel::{Kernel, Sources};
@@ -47,11 +49,6 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     }
     let mut config = setup.config.clone();
     args.apply_to(&mut config);
-    if !config.up.vouched.is_empty() {
-        tracing::warn!(
-            "`hawser run` holds no name to its voucher; the proxy port of `hawser up` does"
-        );
-    }
     setup.state.prepare()?;
     let (_monitor, links) = LinkMonitor::start()
         .await
@@ -87,12 +84,16 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         None => live_rules.subscribe(),
     };
     let direct = Direct::start(&config, links.clone(), &rules, followed.clone()).await;
-    let seeking = (&links, &rules, followed.clone());
+    let seeking = || (&links, &rules, followed.clone());
     let group = kernel.as_ref().map(Kernel::group);
-    let discovering = discovering(setup, (&config, args), seeking, direct.director(), group)?;
+    let discovering = discovering(setup, (&config, args), seeking(), direct.director(), group)?;
+    let vouched = vouched(setup, (&config, args), seeking(), direct.director())?;
+    let (reserved, known) = (setup.reserved_names()?, KnownNames::default());
+    let names = NameStub::start(direct.director(), reserved, known, vouched.clone());
     let sources = Sources {
         discovered: discovering.as_ref().map(|it| it.servers.clone()),
-        names: NameStub::start(direct.director(), setup.reserved_names()?).await,
+        vouched: vouched.clone(),
+        names: names.await,
         direct: &direct,
         links: links.clone(),
         rules: followed,
@@ -113,6 +114,9 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     };
     if let Some(discovering) = discovering {
         discovering.servers.close(END_PATIENCE).await;
+    }
+    if let Some(vouched) = vouched {
+        vouched.close(END_PATIENCE).await;
     }
     direct.finish().await;
     ended
@@ -149,6 +153,32 @@ fn discovering(
         peers: None,
     };
     seeking.start().map(Some)
+}
+
+/// Holds names to their vouchers, where that is wanted, and programs connect by this process.
+fn vouched(
+    setup: &Setup,
+    (config, args): (&Config, &RunArgs),
+    (links, link_rules, rules): (&Links, &Arc<LinkRuleStore>, ConnectionRules),
+    director: SharedDirector,
+) -> anyhow::Result<Option<VouchedServers>> {
+    if args.mode != Mode::Auto || args.tun {
+        if !config.up.vouched.is_empty() {
+            tracing::warn!("everything goes one way: names are held to no voucher");
+        }
+        return Ok(None);
+    }
+    if !config.up.vouched.is_empty() {
+        vouching::tell_of_captured();
+    }
+    let choice = SessionChoice::of(&config.session);
+    vouching::start(
+        (setup, config),
+        (links, link_rules),
+        director,
+        rules,
+        &choice,
+    )
 }
 
 /// Looks for peers among destinations, unless that is not wanted.

@@ -393,6 +393,7 @@ impl Serving<'_> {
             rules: self.connection_rules.clone(),
             gateway: usage,
             discovered: port.subject.discovered.clone(),
+            vouched: port.subject.vouched.clone(),
             packets: packets.as_ref().and_then(CarriedPackets::of_machine),
             names,
             reserved: self.reserved.clone(),

@@ -21,7 +21,7 @@ fn hawser_run(network: &TwoLinks, place: &Place, via: &str, command: &[&str]) ->
 
 /// The ways of taking connections that this machine permits; what it does not is counted as
 /// skipped.
-fn ways(place: &Place, test: &str) -> &'static [&'static str] {
+pub(crate) fn ways(place: &Place, test: &str) -> &'static [&'static str] {
     let tried = place.run("try", &["run", "--via", "kernel", "--", "true"]);
     if tried.code == 0 {
         return &["shim", "kernel"];
@@ -84,7 +84,7 @@ fn a_daemon_captures_a_control_group_and_leaves_nothing_behind_when_it_is_killed
         return;
     }
     nginx.put("file", &noise(1, FILE));
-    let group = Group::new();
+    let group = Group::new(test);
     let wanted = format!("cgroup:{}", group.0.display());
     let mut hawser = network.client.command(env!("CARGO_BIN_EXE_hawser"));
     hawser
@@ -111,15 +111,16 @@ fn a_daemon_captures_a_control_group_and_leaves_nothing_behind_when_it_is_killed
 }
 
 /// A control group for a test.
-struct Group(PathBuf);
+pub(crate) struct Group(pub(crate) PathBuf);
 
 impl Group {
-    fn new() -> Self {
+    /// One of this name.
+    pub(crate) fn new(name: &str) -> Self {
         let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
         let root = mounts
             .iter()
             .find(|mount| Path::new(mount).join("cgroup.procs").exists());
-        let group = Path::new(root.unwrap()).join(format!("hawser-test-{}", std::process::id()));
+        let group = Path::new(root.unwrap()).join(format!("hawser-{name}-{}", std::process::id()));
         std::fs::create_dir(&group).unwrap();
         Self(group)
     }

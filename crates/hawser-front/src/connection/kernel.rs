@@ -33,8 +33,8 @@ use crate::transport::DialError;
 use entries::{entries, index};
 use placed::KernelFlow;
 use surroundings::NearNetworks;
-pub use turned::BondedServers;
 use turned::Turned;
+pub use turned::{BondedServers, HeldDestinations};
 use unanswered::{LOOK_EVERY, Question, Unanswered};
 
 /// Connections that the kernel's programs place, on a director's books.
@@ -62,8 +62,8 @@ pub struct KernelPlaces {
     surroundings: NearNetworks,
     /// Answers what programs ask name servers. Closed after the programs in the kernel are gone.
     names: Option<NameStub>,
-    /// What goes over sessions with its servers.
-    turned: Option<Turned>,
+    /// What goes over sessions with its servers, and what is held.
+    turned: Turned,
     /// Whether a tunnel carries datagrams that are for the gateway.
     packets: Option<watch::Receiver<CarriedFamilies>>,
     /// What was last in the way of keeping the tables up to date; empty where nothing is.
@@ -88,7 +88,7 @@ impl KernelPlaces {
             can_abort: true,
             surroundings: NearNetworks::default(),
             names: None,
-            turned: None,
+            turned: Turned::default(),
             packets: None,
             complaint: String::new(),
         })
@@ -109,7 +109,13 @@ impl KernelPlaces {
     /// From now on connections to `servers` with which there is a session are turned to this
     /// process, where the capture has ports for that; and `servers` hear of others.
     pub fn turn_to(&mut self, servers: Arc<dyn BondedServers>) {
-        self.turned = Some(Turned::new(servers));
+        self.turned.turn_to(servers);
+    }
+
+    /// From now on connections to `destinations` are turned to this process, where the capture has
+    /// ports for that, and refused where it has none.
+    pub fn hold(&mut self, destinations: Arc<dyn HeldDestinations>) {
+        self.turned.hold(destinations);
     }
 
     /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its
@@ -154,6 +160,7 @@ impl KernelPlaces {
                     Ok(())
                 }
                 Ok(()) = changes.changed() => self.refresh(),
+                () = self.turned.changed() => self.turned.refresh(&mut self.capture),
                 () = have_changed(&mut stub_ports) => {
                     stub_ports.iter_mut().for_each(|ports| self.turn_names(ports));
                     Ok(())
@@ -237,9 +244,7 @@ impl KernelPlaces {
         if let Some(packets) = &self.packets {
             self.capture.set_packets(*packets.borrow())?;
         }
-        if let Some(turned) = &mut self.turned {
-            turned.refresh(&mut self.capture)?;
-        }
+        self.turned.refresh(&mut self.capture)?;
         let mut links = entries(&report);
         self.surroundings.hold_back(&mut links, &report);
         let placed = self.capture.set_links(&links);
@@ -325,9 +330,7 @@ impl KernelPlaces {
                 if let Some(link) = connection.link {
                     self.note(&connection, link);
                 }
-                if let Some(turned) = &self.turned {
-                    turned.note_placed(&connection);
-                }
+                self.turned.note_placed(&connection);
                 if let Err(error) = self.capture.learn(&connection) {
                     let program = connection.program;
                     tracing::warn!(%error, program, "rules for its file are not in force yet");

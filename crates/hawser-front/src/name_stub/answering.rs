@@ -8,7 +8,7 @@ use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure};
 
 use super::known::KnownNames;
 use super::limits::Limits;
-use crate::peer::{ReservedNames, ToldNames};
+use crate::peer::{ReservedNames, ToldNames, VouchedServers};
 
 /// The names, the links that help, and what is in flight.
 pub(super) struct Answering {
@@ -18,6 +18,8 @@ pub(super) struct Answering {
     pub(super) told: ToldNames,
     /// Names of the addresses that were answered.
     pub(super) known: KnownNames,
+    /// Names that are held to their vouchers, wherever they lead to.
+    pub(super) held: Option<VouchedServers>,
     pub(super) links: Box<dyn Fn() -> Vec<Link> + Send + Sync>,
     pub(super) limits: Limits,
 }
@@ -54,7 +56,10 @@ impl Answering {
         match self.names.answer(query, server, &(self.links)()).await {
             Ok(answer) => {
                 self.known.note(query, &answer);
-                Some(answer)
+                match &self.held {
+                    Some(held) if !held.may_tell(query, &answer).await => failure(query),
+                    _ => Some(answer),
+                }
             }
             Err(error) => {
                 tracing::debug!(%server, %error, "there is no answer for a program");

@@ -99,6 +99,7 @@ async fn port_noting(
         reserved,
         told: ToldNames::default(),
         known,
+        held: None,
         links: Box::new(Vec::new),
         limits: Limits::default(),
     };
@@ -196,7 +197,7 @@ async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
 async fn other_hosts_get_answers_to_questions_and_nothing_else() {
     // A machine that knows no name server.
     let names = Names::with_root("/nonexistent".into());
-    let stub = NameStub::start_with(names, reserved(), KnownNames::default(), Vec::new).await;
+    let stub = NameStub::start_with(names, reserved(), Default::default(), Vec::new).await;
     let (listener, socket) = ports().await;
     let address = listener.local_addr().unwrap();
     let _port = stub.answer_at(listener, socket).unwrap();
@@ -274,7 +275,7 @@ async fn servers_of_the_machine_have_ports_as_they_come() {
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
     std::fs::write(&config, "nameserver 127.0.0.53\nnameserver fe80::1%2\n").unwrap();
     let names = Names::with_root(root.path().to_path_buf());
-    let stub = NameStub::start_with(names, reserved(), KnownNames::default(), Vec::new).await;
+    let stub = NameStub::start_with(names, reserved(), Default::default(), Vec::new).await;
     let mut ports = stub.ports();
     let known = |ports: &StubPorts| -> Vec<IpAddr> { ports.borrow().keys().copied().collect() };
     let first: IpAddr = "127.0.0.53".parse().unwrap();

@@ -24,7 +24,6 @@ use futures_util::FutureExt as _;
 use hawser_net::client::Client;
 use hawser_net::identity::PublicKey;
 use hawser_net::store::PinStore;
-use hawser_net::unix_time::UnixTime;
 use hawser_policy::RuleSet;
 use hawser_wire::Heard;
 use tokio::sync::{mpsc, watch};
@@ -41,7 +40,7 @@ use crate::destination::{Destination, Host};
 use crate::resolve::SystemResolver;
 use servers::ASIDE;
 pub use servers::{FoundServer, NotBonded, Problem};
-use shared::{Answers, AreSilent, IsEnrolled, Shared, StartSession, meet};
+use shared::{Answers, AreSilent, IsEnrolled, Shared, Spoken, StartSession, far, meet};
 use turns::Turns;
 pub use way::{BondAnswer, Discovered};
 
@@ -126,12 +125,15 @@ struct Following(AbortHandle);
 impl DiscoveredServers {
     /// Begins to look for servers.
     pub fn start(settings: DiscoverySettings) -> Self {
-        let (mut heard, mut are_silent, mut answers) = (None, None, None);
-        if let Some(handshakes) = settings.handshakes {
-            heard = Some(handshakes.heard);
-            are_silent = Some(handshakes.are_silent);
-            answers = Some(handshakes.answers);
-        }
+        let handshakes = settings.handshakes.map(|it| {
+            let (are_silent, answers) = (it.are_silent, it.answers);
+            let spoken = Spoken {
+                are_silent,
+                answers,
+            };
+            (it.heard, spoken)
+        });
+        let (heard, spoken) = handshakes.unzip();
         let shared = Arc::new(Shared {
             finder: settings.finder,
             pins: Arc::new(settings.pins),
@@ -142,8 +144,7 @@ impl DiscoveredServers {
             require_bonded: settings.require_bonded,
             names: Names::new(SystemResolver::new()),
             servers: Mutex::default(),
-            are_silent,
-            answers,
+            spoken,
             turns: Turns::default(),
         });
         let following = tokio::spawn(follow(Arc::clone(&shared), heard));
@@ -155,10 +156,8 @@ impl DiscoveredServers {
 
     /// The clients, with the keys of the servers.
     pub fn clients(&self) -> Vec<(PublicKey, Arc<Client>)> {
-        let now = UnixTime::now();
         let clients = self.shared.pool.clients().into_iter();
-        let known = clients.filter_map(|(at, it)| Some((self.shared.pins.pin(at, now)?.key, it)));
-        known.collect()
+        clients.map(|((_, key), client)| (key, client)).collect()
     }
 
     /// Connections that came about over sessions so far.
@@ -191,7 +190,7 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         }
         let pin = shared.pin(at)?;
         // A session that runs has proved the key. Else it is asked for again in time.
-        let running = shared.pool.running(at);
+        let running = shared.pool.running(far(pin));
         let found = match running {
             Some(_) => Some(pin.key),
             None => shared.finder.ask(at.ip()),
@@ -202,7 +201,7 @@ impl DialDiscovered<Bonded> for DiscoveredServers {
         if found != Some(pin.key) || shared.lock().is_set_aside(at, Instant::now()) {
             return None;
         }
-        let way = running.or_else(|| shared.pool.way(at, || shared.start(pin)))?;
+        let way = running.or_else(|| shared.pool.way(far(pin), || shared.start(pin)))?;
         Some(Discovered {
             at,
             is_only_way: false,
@@ -296,7 +295,8 @@ fn take_in(shared: &Arc<Shared>, heard: Heard) {
     let Some(offer) = heard.offer else {
         // One that was found by a probe may never have said so, and a session that runs shows more.
         let had_it = shared.lock().has_offered(at);
-        if had_it && pin.is_some() && shared.pool.running(at).is_none() {
+        let runs = |pin| shared.pool.running(far(pin)).is_some();
+        if had_it && pin.is_some_and(|pin| !runs(pin)) {
             shared.tell(at, Problem::NotOffered);
         }
         return;

@@ -121,11 +121,10 @@ impl<K: Copy + Ord + Send + 'static> SessionPool<K> {
         Some(BondDialer::new(client))
     }
 
-    /// Whether a session with `far` could be begun now.
-    pub(super) fn has_room(&self, far: K) -> bool {
+    /// Whether one more session could be begun now.
+    pub(super) fn has_room(&self) -> bool {
         let open = self.shared.lock();
-        let is_idle = |session: &Session| !session.is_used();
-        open.len() < MAX_SESSIONS || open.contains_key(&far) || open.values().any(is_idle)
+        open.len() < MAX_SESSIONS || open.values().any(|session| !session.is_used())
     }
 
     /// The clients.

@@ -12,6 +12,12 @@ pub fn network_of(address: IpAddr) -> IpAddr {
     masked(address, 24, 48)
 }
 
+/// The network of an address as wide as providers get them: an IPv4 /16, an IPv6 /32. Who has one
+/// has all networks within it.
+pub(crate) fn provider_of(address: IpAddr) -> IpAddr {
+    masked(address, 16, 32)
+}
+
 fn masked(address: IpAddr, v4: u32, v6: u32) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => {

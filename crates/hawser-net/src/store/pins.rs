@@ -1,5 +1,7 @@
 //! Keys of servers that this host has met without enrolling, and its own keys towards them.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -12,7 +14,7 @@ use zeroize::Zeroizing;
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
 use super::json_file::JsonFile;
-use crate::gateway::network_of;
+use crate::gateway::{network_of, provider_of};
 use crate::identity::{Identity, PublicKey};
 use crate::unix_time::UnixTime;
 
@@ -100,7 +102,8 @@ impl PinStore {
     /// Pins a key until `until`, which is at most [`LONGEST_PIN`] after `now`. Where another key is
     /// pinned for that address and port, that one stays and is returned. Pins that have ended are
     /// forgotten; of too many, in all or of one address or network, first those that are not
-    /// confirmed, and of these the ones that end first. A new pin is not confirmed.
+    /// confirmed, then those of the provider's network that has most of them, and of these the ones
+    /// that end first. A new pin is not confirmed.
     ///
     /// # Errors
     /// That the file cannot be changed.
@@ -252,7 +255,8 @@ impl State {
         self.limit(MAX_PINS, |_| true);
     }
 
-    /// Forgets one of such pins, if there are `most` of them.
+    /// Forgets one of such pins, if there are `most` of them. Who has many addresses has few
+    /// networks as wide as providers get them, and displaces the pins of none that has fewer.
     fn limit(&mut self, most: usize, is_such: impl Fn(&Server) -> bool) {
         let such = self
             .servers
@@ -260,7 +264,13 @@ impl State {
             .enumerate()
             .filter(|(_, it)| is_such(it));
         if such.clone().count() >= most {
-            let first = such.min_by_key(|(_, it)| (it.confirmed, it.until));
+            let mut pins_of = BTreeMap::<IpAddr, usize>::new();
+            for (_, it) in such.clone() {
+                *pins_of.entry(provider_of(it.at.ip())).or_default() += 1;
+            }
+            let of_same = |it: &Server| pins_of.get(&provider_of(it.at.ip())).copied();
+            let rank = |it: &Server| (it.confirmed, Reverse(of_same(it)), it.until);
+            let first = such.min_by_key(|(_, it)| rank(it));
             let first = first.map(|(place, _)| place);
             first.map(|place| self.servers.remove(place));
         }
@@ -447,6 +457,28 @@ mod tests {
         pins.keep(of_network(200), key(1), (day(2), NOW)).unwrap();
         assert!(is_there(of_network(200)) && is_there(other) && !is_there(of_network(1)));
         assert_eq!(pins.file.read(|state| state.servers.len()), 129);
+    }
+
+    #[test]
+    fn confirmed_pins_of_many_networks_do_not_displace_those_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = store(&folder);
+        let others = [at(443), "[2001:db8::1]:443".parse().unwrap()];
+        // Of one provider each: many networks of IPv4, and of IPv6.
+        let v4 = (0..500).map(|n: u16| [198, 18, n as u8, (n >> 8) as u8]);
+        let v4 = v4.map(|octets| SocketAddr::from((octets, 443)));
+        let v6 = (0..520).map(|n: u16| [0x2001, 0xdb9, n, 0, 0, 0, 0, 1]);
+        let v6 = v6.map(|segments| SocketAddr::from((segments, 443)));
+        let mut all = others.into_iter().chain(v4.chain(v6));
+        let full = all.by_ref().take(MAX_PINS).map(|at| (at, true));
+        fill(&pins, full);
+        for at in all {
+            pins.confirm(at, key(1), (day(2), NOW)).unwrap();
+            assert!(pins.pin(at, NOW).unwrap().is_confirmed);
+        }
+        assert_eq!(pins.file.read(|state| state.servers.len()), MAX_PINS);
+        let is_there = |at| pins.pin(at, NOW).is_some_and(|pin| pin.is_confirmed);
+        assert!(others.into_iter().all(is_there));
     }
 
     /// Pins servers, confirmed or not, in the order in which the pins end.

@@ -11,7 +11,7 @@ use hawser_front::bonded::BondDialer;
 use hawser_front::connection::KernelPlaces;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::NameStub;
-use hawser_front::peer::{DiscoveredServers, Peers};
+use hawser_front::peer::{DiscoveredServers, Peers, VouchedServers};
 use hawser_front::transport::Dialer;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::oneshot;
@@ -36,6 +36,8 @@ pub(super) struct Sources<'a> {
     pub(super) rules: ConnectionRules,
     /// Servers that connections go to over sessions with them, where such are looked for.
     pub(super) discovered: Option<DiscoveredServers>,
+    /// Names that are held to their vouchers.
+    pub(super) vouched: Option<VouchedServers>,
     /// Answers what the program asks name servers.
     pub(super) names: NameStub,
 }
@@ -48,6 +50,10 @@ impl Sources<'_> {
         peers: Option<Peers>,
     ) -> ConnectionDialer {
         let dialer = self.direct.dialer(gateway, peers);
+        let dialer = match &self.vouched {
+            Some(servers) => dialer.holding(Arc::new(servers.clone())),
+            None => dialer,
+        };
         match &self.discovered {
             Some(servers) => dialer.discovering(Arc::new(servers.clone())),
             None => dialer,
@@ -69,14 +75,14 @@ impl Kernel {
     }
 
     /// Runs the program in the group, each connection over the link that `policy` chooses, but for
-    /// those to servers that are discovered.
+    /// those to servers that are discovered or vouched for.
     pub(super) async fn run(
         mut self,
         args: &RunArgs,
         policy: ConnectionPolicy,
         sources: Sources<'_>,
     ) -> anyhow::Result<ExitCode> {
-        if sources.discovered.is_some() {
+        if sources.discovered.is_some() || sources.vouched.is_some() {
             let dialer = Arc::new(sources.dialer(None, None));
             return self.run_bonded(args, dialer, (policy, None), sources).await;
         }
@@ -119,6 +125,9 @@ impl Kernel {
         let mut places = KernelPlaces::new(self.capture, director)?;
         if let Some(servers) = sources.discovered {
             places.turn_to(Arc::new(servers));
+        }
+        if let Some(servers) = sources.vouched {
+            places.hold(Arc::new(servers));
         }
         places.answer_names(sources.names);
         let rules = Arc::clone(&sources.rules.borrow());

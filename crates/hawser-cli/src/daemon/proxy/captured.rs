@@ -10,7 +10,7 @@ use hawser_capture::{Capture, CarriedFamilies, Origins, Settings, Unruled, mount
 use hawser_config::CaptureScope;
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::name_stub::{KnownNames, NameStub};
-use hawser_front::peer::{DiscoveredServers, ReservedNames};
+use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::bind::own_mark;
@@ -41,6 +41,8 @@ pub(crate) struct Capturing<'a> {
     pub(crate) gateway: Option<GatewayUse>,
     /// Servers that connections go to over sessions with them, where such are looked for.
     pub(crate) discovered: Option<DiscoveredServers>,
+    /// Names that are held to their vouchers.
+    pub(crate) vouched: Option<VouchedServers>,
     /// Whether a tunnel carries datagrams for the gateway.
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
     /// Takes the names that programs ask for.
@@ -66,7 +68,7 @@ impl Capturing<'_> {
         let capture = Capture::start(&folder, &settings);
         let mut capture = capture.with_context(|| format!("--capture {scope}"))?;
         let mut server = None;
-        if self.gateway.is_some() || self.discovered.is_some() {
+        if self.gateway.is_some() || self.discovered.is_some() || self.vouched.is_some() {
             // Before anything is redirected, it is known what is not to be.
             capture.set_rules(&self.rules.borrow())?;
             capture.set_local_prefixes(&particular_prefixes().await?)?;
@@ -77,10 +79,15 @@ impl Capturing<'_> {
         if let Some(servers) = self.discovered {
             places.turn_to(Arc::new(servers));
         }
+        if let Some(servers) = &self.vouched {
+            places.hold(Arc::new(servers.clone()));
+        }
         if let Some(packets) = self.packets {
             places.follow_packets(packets);
         }
-        places.answer_names(NameStub::start_noting(self.director, self.reserved, self.names).await);
+        let (director, held) = (self.director, self.vouched);
+        let names = NameStub::start(director, self.reserved, self.names, held).await;
+        places.answer_names(names);
         let rules = Arc::clone(&self.rules.borrow());
         if let Err(error) = places.fill(&rules).await {
             tracing::warn!(%error, "not all is captured yet");

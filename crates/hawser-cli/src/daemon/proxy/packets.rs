@@ -146,7 +146,7 @@ impl Carrying {
         let tun = Tun::new(file)?;
         let (director, senders) = (self.director.clone(), &self.senders);
         let (reserved, names) = (senders.reserved.clone(), senders.names.clone());
-        let names = Arc::new(NameStub::start_noting(director, reserved, names).await);
+        let names = Arc::new(NameStub::start(director, reserved, names, None).await);
         let begun = self.lead_to(&device, terms, &names);
         let (routes, lans) = begun.await?;
         tracing::info!(device, addresses = ?wanted.addresses, "packets go over the gateway");

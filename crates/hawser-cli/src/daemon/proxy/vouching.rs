@@ -1,4 +1,4 @@
-//! Names that `hawser up --vouched` holds to what their owners vouch for.
+//! Names that `--vouched` holds to what their owners vouch for.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) fn start(
         tracing::warn!("everything goes by the gateway: names are held to no voucher meanwhile");
     }
     if !up.capture.is_empty() {
-        tracing::warn!("captured programs connect to addresses: they are held to no voucher");
+        tell_of_captured();
     }
     Ok(Some(VouchedServers::start(VouchedSettings {
         names: up.vouched.clone(),
@@ -59,6 +59,14 @@ pub(crate) fn start(
         }),
         rules,
     })))
+}
+
+/// Says what is not held of programs that connect to addresses.
+pub(crate) fn tell_of_captured() {
+    tracing::info!(
+        "captured programs are held to vouchers at the addresses that the machine's name servers \
+         tell them, and not at one from elsewhere (DNS over HTTPS, /etc/hosts, a literal address)"
+    );
 }
 
 /// The names, as the daemon shows them.

@@ -1,5 +1,7 @@
 //! A server whose owner vouches for its key, and attackers on the way to it.
 
+mod captured;
+
 use std::process::Command;
 
 use serde_json::Value;

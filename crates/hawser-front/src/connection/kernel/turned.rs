@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hawser_capture::process::{Process, is_outermost};
 use hawser_capture::{Capture, CaptureError, Connection};
+use tokio::sync::watch;
 
 use crate::connection::Origin;
 
@@ -20,24 +21,72 @@ pub trait BondedServers: Send + Sync {
     fn note_placed(&self, at: SocketAddr, origin: &Origin);
 }
 
-/// Has the kernel's program turn connections to such servers to this process.
+/// Destinations to which connections go by this process or nowhere.
+pub trait HeldDestinations: Send + Sync {
+    /// Their addresses and ports as they are now, port 0 for all, and the version of that list.
+    fn held(&self) -> (u64, Vec<SocketAddr>);
+
+    /// The version, which grows as addresses come to the list.
+    fn versions(&self) -> watch::Receiver<u64>;
+
+    /// From now on connections to what the list of this version has come to this process.
+    fn note_turned(&self, version: u64);
+}
+
+/// Has the kernel's program turn connections to such servers and destinations to this process.
+#[derive(Default)]
 pub(super) struct Turned {
-    servers: Arc<dyn BondedServers>,
+    servers: Option<Arc<dyn BondedServers>>,
+    held: Option<Held>,
     /// As the kernel knows them.
-    known: BTreeSet<SocketAddr>,
+    known: Known,
+}
+
+struct Held {
+    destinations: Arc<dyn HeldDestinations>,
+    versions: watch::Receiver<u64>,
+}
+
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Known {
+    bonded: BTreeSet<SocketAddr>,
+    held: BTreeSet<SocketAddr>,
 }
 
 impl Turned {
-    pub(super) fn new(servers: Arc<dyn BondedServers>) -> Self {
-        Self {
-            servers,
-            known: BTreeSet::new(),
+    /// From now on for these servers.
+    pub(super) fn turn_to(&mut self, servers: Arc<dyn BondedServers>) {
+        self.servers = Some(servers);
+    }
+
+    /// From now on for these destinations.
+    pub(super) fn hold(&mut self, destinations: Arc<dyn HeldDestinations>) {
+        // Nothing is turned yet, but it will be.
+        destinations.note_turned(0);
+        let mut versions = destinations.versions();
+        versions.mark_changed();
+        self.held = Some(Held {
+            destinations,
+            versions,
+        });
+    }
+
+    /// Waits until an address has come to the destinations that are held.
+    pub(super) async fn changed(&mut self) {
+        if let Some(held) = &mut self.held
+            && held.versions.changed().await.is_ok()
+        {
+            return;
         }
+        std::future::pending().await
     }
 
     /// Tells of a connection that might have gone over a session: one that goes straight, by TCP,
     /// and over any link.
     pub(super) fn note_placed(&self, connection: &Connection) {
+        let Some(servers) = &self.servers else {
+            return;
+        };
         if connection.link.is_none() || connection.udp || connection.has_named_links() {
             return;
         }
@@ -49,16 +98,26 @@ impl Turned {
             dscp: Some(connection.dscp),
             ..Process::read(process, connection.user).into()
         };
-        self.servers.note_placed(connection.remote, &origin);
+        servers.note_placed(connection.remote, &origin);
     }
 
     /// Tells the kernel's program, where something has changed.
     pub(super) fn refresh(&mut self, capture: &mut Capture) -> Result<(), CaptureError> {
-        let bonded: BTreeSet<SocketAddr> = self.servers.bonded().into_iter().collect();
-        if bonded != self.known {
-            let list: Vec<SocketAddr> = bonded.iter().copied().collect();
-            capture.set_peers(&list)?;
-            self.known = bonded;
+        let servers = self.servers.as_ref();
+        let bonded = servers.map(|it| it.bonded()).unwrap_or_default();
+        let held = self.held.as_ref().map(|it| it.destinations.held());
+        let (version, held) = held.unzip();
+        let now = Known {
+            bonded: bonded.into_iter().collect(),
+            held: held.into_iter().flatten().collect(),
+        };
+        if now != self.known {
+            let list = |of: &BTreeSet<SocketAddr>| of.iter().copied().collect::<Vec<_>>();
+            capture.set_peers(&list(&now.bonded), &list(&now.held))?;
+            self.known = now;
+        }
+        if let (Some(held), Some(version)) = (&self.held, version) {
+            held.destinations.note_turned(version);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use hawser_net::identity::PublicKey;
 use hawser_net::store::Pin;
 use tokio::time::Instant;
 
@@ -16,7 +17,7 @@ impl DiscoveredServers {
     pub fn found(&self) -> Vec<FoundServer> {
         let running = self.shared.running();
         let begun = self.shared.pool.clients().into_keys();
-        let pins: Vec<Pin> = begun.filter_map(|at| self.shared.pin(at)).collect();
+        let pins: Vec<Pin> = begun.filter_map(|it| self.shared.pin_of(it)).collect();
         let servers = self.shared.lock();
         let found = pins.into_iter().map(|pin| FoundServer {
             at: pin.at,
@@ -43,11 +44,16 @@ impl BondedServers for DiscoveredServers {
 }
 
 impl Shared {
+    /// The pin of the server with which a session was begun, if it is still that key's.
+    fn pin_of(&self, (at, key): (SocketAddr, PublicKey)) -> Option<Pin> {
+        self.pin(at).filter(|pin| pin.key == key)
+    }
+
     /// The servers to which connections go over sessions now.
     fn running(&self) -> Vec<Pin> {
         let clients = self.pool.clients().into_iter();
         let admitted = clients.filter(|(_, client)| client.is_admitted());
-        let pins = admitted.filter_map(|(at, _)| self.pin(at));
+        let pins = admitted.filter_map(|(it, _)| self.pin_of(it));
         // One that began on a connection to the service may not be known by a probe.
         let known = |pin: &Pin| self.finder.known(pin.at.ip());
         let is_its = |pin: &Pin| known(pin).is_none_or(|key| key == pin.key);

@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use hawser_capture::{Learnt, Outcome};
+use hawser_capture::{Learnt, Outcome, kernel_time};
 use hawser_net::client::{FirstConnection, SharedPort};
 use hawser_net::store::Pin;
 use hawser_net::tls::TlsClient;
 use hawser_net::unix_time::UnixTime;
-use hawser_types::LinkIndex;
+use hawser_types::{Instant as KernelTime, LinkIndex};
 use hawser_wire::KeyHint;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::servers::{ASIDE, Problem};
-use super::shared::{FIRST_PIN, Shared, change};
+use super::shared::{FIRST_PIN, Shared, change, far};
 use super::way::{BondAnswer, Discovered};
 use crate::bonded::{BondDialer, Bonded};
 use crate::connection::Origin;
@@ -38,8 +38,8 @@ struct TakenConnection {
     link: LinkIndex,
     at: SocketAddr,
     hint: KeyHint,
-    /// About when it was established. Nothing was sent on it since.
-    since: Instant,
+    /// When it was established, by the kernel's clock. Nothing was sent on it since.
+    since: KernelTime,
 }
 
 impl Shared {
@@ -52,14 +52,17 @@ impl Shared {
         origin: &Origin,
     ) -> bool {
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
-        if self.answers.is_none()
+        if self.spoken.is_none()
             || !may_use_all_links(&self.rules.borrow(), destination, origin)
             || (self.is_enrolled)(at.ip())
-            || !self.pool.has_room(at)
         {
             return false;
         }
-        let is_required = self.pin(at).is_some_and(|pin| self.is_required(pin));
+        let pin = self.pin(at);
+        if !self.pool.has_room() && !pin.is_some_and(|pin| self.pool.has(&far(pin))) {
+            return false;
+        }
+        let is_required = pin.is_some_and(|pin| self.is_required(pin));
         let (servers, now) = (self.lock(), Instant::now());
         servers.takes_bonds(at, now) && (is_required || !servers.is_set_aside(at, now))
     }
@@ -71,8 +74,7 @@ impl Shared {
         host: &Host,
         origin: &'a Origin,
     ) -> BondAnswer<'a, Bonded> {
-        let learnt = self.answers.as_ref().and_then(|answers| answers(socket));
-        let Some(learnt) = learnt else {
+        let Some(learnt) = self.learnt(socket) else {
             return BondAnswer::None;
         };
         let Outcome::Answered(answer) = learnt.outcome else {
@@ -113,7 +115,7 @@ impl Shared {
             link,
             at,
             hint,
-            since: Instant::now(),
+            since: learnt.at,
         };
         Some(Discovered {
             at,
@@ -133,7 +135,7 @@ impl Shared {
         let at = taken.at;
         let turn = self.turns.of(at);
         let begun = match turn.try_lock() {
-            Ok(_alone) => match self.pin(at).zip(self.pool.hopeful(at)) {
+            Ok(_alone) => match self.hopeful(at) {
                 Some(there) => {
                     taken.let_go();
                     Some(there)
@@ -152,7 +154,7 @@ impl Shared {
                 // The server soon takes a connection that waits for one to the service.
                 taken.let_go();
                 drop(turn.lock().await);
-                self.pin(at).zip(self.pool.hopeful(at))
+                self.hopeful(at)
             }
         };
         let (pin, way) = begun.ok_or(DialError::GatewayUnavailable)?;
@@ -173,7 +175,7 @@ impl Shared {
             None => TlsClient::to_hinted(&drawn.identity, hint),
         };
         let tls = tls.ok()?;
-        if taken.is_stale(Instant::now()) {
+        if is_stale(taken.since) {
             taken.let_go();
             return None;
         }
@@ -203,23 +205,28 @@ impl Shared {
         }
         let first = FirstConnection {
             link,
-            port: Arc::new(ServicePort {
-                at,
-                hint,
-                silent_until: Mutex::default(),
-                servers: Arc::downgrade(self),
-            }),
+            port: Arc::new(self.service_port(at, hint)),
             handshake,
         };
         let way = self
             .pool
-            .begin_on_connection(at, || (self.start)(pin, identity, Some(first)));
+            .begin_on_connection(far(pin), || (self.start)(pin, identity, Some(first)));
         Some((pin, way?))
+    }
+
+    /// The port where a session has begun, for further connections.
+    pub(super) fn service_port(self: &Arc<Self>, at: SocketAddr, hint: KeyHint) -> ServicePort {
+        ServicePort {
+            at,
+            hint,
+            silent_until: Mutex::default(),
+            servers: Arc::downgrade(self),
+        }
     }
 }
 
 /// A service's port, where Hawser takes further connections of a session as well.
-struct ServicePort {
+pub(super) struct ServicePort {
     at: SocketAddr,
     /// Of the key that the server has proved there.
     hint: KeyHint,
@@ -244,8 +251,10 @@ impl SharedPort for ServicePort {
         let Some(servers) = self.servers.upgrade() else {
             return false;
         };
-        let learnt = servers.answers.as_ref().and_then(|answers| answers(socket));
-        let now = Instant::now();
+        let (learnt, now) = (servers.learnt(socket), Instant::now());
+        if learnt.is_some_and(|learnt| is_stale(learnt.at)) {
+            return false;
+        }
         match learnt.map(|learnt| learnt.outcome) {
             // Behind one address there may be several hosts.
             Some(Outcome::Answered(answer))
@@ -277,16 +286,17 @@ impl fmt::Debug for ServicePort {
 }
 
 impl TakenConnection {
-    /// Whether the server may take it for one to the service soon: nothing of Hawser's may be sent
-    /// on it any more.
-    fn is_stale(&self, now: Instant) -> bool {
-        now.duration_since(self.since) > MAX_SILENCE
-    }
-
     /// Resets it. Nothing was sent on it, so nobody has begun anything there.
     fn let_go(mut self) {
         self.stream.reset(ResetCode::Aborted);
     }
+}
+
+/// Whether the server may soon take a connection for one to the service on which nothing was sent
+/// since then: nothing of Hawser's may be sent on it any more. The process may have had no turn for
+/// long.
+fn is_stale(since: KernelTime) -> bool {
+    kernel_time().since(since) > MAX_SILENCE
 }
 
 /// A quarter of the time for which a server waits for the first bytes (protocol §16).

@@ -36,15 +36,23 @@ pub(super) struct Shared {
     pub(super) pins: Arc<PinStore>,
     pub(super) start: Box<StartSession>,
     pub(super) is_enrolled: Box<IsEnrolled>,
-    pub(super) pool: SessionPool<SocketAddr>,
+    /// By the key with which a session was begun, too: a pin may end before its session does.
+    pub(super) pool: SessionPool<(SocketAddr, PublicKey)>,
     pub(super) rules: watch::Receiver<Arc<RuleSet>>,
     pub(super) require_bonded: bool,
     pub(super) names: Names<SystemResolver>,
     pub(super) servers: Mutex<Servers>,
     /// None where nobody listens to handshakes.
-    pub(super) are_silent: Option<Box<AreSilent>>,
-    pub(super) answers: Option<Box<Answers>>,
+    pub(super) spoken: Option<Spoken>,
     pub(super) turns: Turns,
+}
+
+/// What can be asked of handshakes.
+pub(super) struct Spoken {
+    /// Whether they say nothing at all of an address.
+    pub(super) are_silent: Box<AreSilent>,
+    /// What that of one connected socket has shown that asked for a bond.
+    pub(super) answers: Box<Answers>,
 }
 
 pub(super) type AreSilent = dyn Fn(IpAddr) -> bool + Send + Sync;
@@ -108,14 +116,19 @@ impl Shared {
     /// Whether a probe of a server that connections go to is worth it. Where handshakes speak, a
     /// destination that says nothing has no packet more than without Hawser.
     pub(super) fn may_have_it(&self, at: SocketAddr) -> bool {
-        self.are_silent.is_none() || self.is_likely(at)
+        self.spoken.is_none() || self.is_likely(at)
     }
 
     /// Whether the server has said or shown that it has Hawser, or can't be heard.
     pub(super) fn is_likely(&self, at: SocketAddr) -> bool {
         let has_said_so = self.lock().has_offered(at);
-        let are_silent = self.are_silent.as_ref();
-        has_said_so || are_silent.is_some_and(|it| it(at.ip())) || self.pin(at).is_some()
+        let spoken = self.spoken.as_ref();
+        has_said_so || spoken.is_some_and(|it| (it.are_silent)(at.ip())) || self.pin(at).is_some()
+    }
+
+    /// What the handshake of one connected socket has shown that asked for a bond.
+    pub(super) fn learnt(&self, socket: BorrowedFd<'_>) -> Option<Learnt> {
+        (self.spoken.as_ref()?.answers)(socket)
     }
 
     /// Whether the last handshake has named another key than the pinned one.
@@ -145,6 +158,13 @@ impl Shared {
         }
     }
 
+    /// A session with the server at `at` that has proved the pinned key, or is about to, with that
+    /// pin.
+    pub(super) fn hopeful(&self, at: SocketAddr) -> Option<(Pin, BondDialer)> {
+        let pin = self.pin(at)?;
+        Some((pin, self.pool.hopeful(far(pin))?))
+    }
+
     /// Opens a stream over the session with a server, begun or not, and in no other way.
     pub(super) async fn dial_only(
         &self,
@@ -157,7 +177,7 @@ impl Shared {
             self.tell(pin.at, Problem::OtherKey { pinned, got });
             return Err(DialError::RefusedByPolicy);
         }
-        let way = self.pool.dialer(pin.at, || self.start(pin));
+        let way = self.pool.dialer(far(pin), || self.start(pin));
         let way = way.ok_or(DialError::GatewayUnavailable)?;
         self.dial_by(way, pin, origin).await
     }
@@ -191,7 +211,7 @@ impl Shared {
                 self.lock().set_aside(at, span, Instant::now());
                 self.tell(at, Problem::Refused(*error));
                 if !is_fronted {
-                    self.pool.give_up(at);
+                    self.pool.give_up(far(pin));
                     let pins = Arc::clone(&self.pins);
                     tokio::spawn(change(at, move |_| pins.drop_unconfirmed(at, pin.key)));
                 }
@@ -217,6 +237,11 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Servers> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The session with a server that has proved the pinned key.
+pub(super) fn far(pin: Pin) -> (SocketAddr, PublicKey) {
+    (pin.at, pin.key)
 }
 
 /// Begins a session with the server at `at`, which has proved `key`, if it is the one that is
@@ -245,7 +270,7 @@ pub(super) async fn meet(shared: Arc<Shared>, at: SocketAddr, key: PublicKey) {
         return shared.tell(at, Problem::OtherKey { pinned, got: key });
     }
     if !is_amiss {
-        let _ = shared.pool.way(at, || shared.start(pin));
+        let _ = shared.pool.way(far(pin), || shared.start(pin));
     }
 }
 

@@ -4,13 +4,14 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use hawser_capture::{Learnt, Outcome};
-use hawser_net::client::{ClientConfig, FirstConnection};
+use hawser_capture::{Learnt, Outcome, kernel_time};
+use hawser_net::client::{ClientConfig, FirstConnection, SharedPort as _};
 use hawser_net::gateway::{Admission, Gateway, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
 use hawser_net::store::StateDir;
+use hawser_net::unix_time::UnixTime;
 use hawser_policy::{Action, Mode, Rule};
 use hawser_wire::{Offer, OfferForm, SynOption};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -37,6 +38,8 @@ struct Scene {
     /// Nobody answers new sessions there.
     is_closed: Arc<AtomicBool>,
     answer: Arc<Mutex<Option<SynOption>>>,
+    /// For how long connections have said nothing when they are seen.
+    silence: Arc<Mutex<Duration>>,
 }
 
 struct Everybody;
@@ -123,6 +126,8 @@ impl Scene {
         let is_closed = Arc::new(AtomicBool::new(false));
         let answer = Arc::<Mutex<Option<SynOption>>>::default();
         let (closed, answers) = (Arc::clone(&is_closed), Arc::clone(&answer));
+        let silence = Arc::<Mutex<Duration>>::default();
+        let silent_for = Arc::clone(&silence);
         let (rules, followed) = watch::channel(Arc::default());
         let servers = DiscoveredServers::start(DiscoverySettings {
             finder: PeerFinder::of_anyone(connect_tcp, settings),
@@ -139,7 +144,9 @@ impl Scene {
             require_bonded,
             handshakes: speaking.then(|| Handshakes {
                 heard: hears,
-                answers: Box::new(move |_| learnt((*answers.lock().unwrap())?)),
+                answers: Box::new(move |_| {
+                    learnt((*answers.lock().unwrap())?, *silent_for.lock().unwrap())
+                }),
                 are_silent: Box::new(|at| at == SILENT),
             }),
         });
@@ -152,6 +159,7 @@ impl Scene {
             door,
             is_closed,
             answer,
+            silence,
         }
     }
 
@@ -249,12 +257,11 @@ async fn serve(server: Arc<Gateway>) {
     }
 }
 
-fn learnt(answer: SynOption) -> Option<Learnt> {
+fn learnt(answer: SynOption, silence: Duration) -> Option<Learnt> {
     Some(Learnt {
-        cookie: 1,
         to: service(PORT),
         link: Some(Link::loopback("127.0.0.1".parse().ok()?).index),
-        form: OfferForm::Binary,
+        at: kernel_time() - silence,
         outcome: Outcome::Answered(answer),
     })
 }
@@ -483,15 +490,32 @@ async fn a_connection_that_was_silent_for_too_long_is_reset_and_begins_nothing()
     let scene = Scene::new(None, false).await;
     scene.close(true);
     let origin = Origin::default();
+    // However quick this process is from then on.
+    *scene.silence.lock().unwrap() = Duration::from_millis(60);
     let BondAnswer::Taken(way) = scene.connect_asking(&origin).await else {
         panic!("the server has agreed");
     };
-    // Longer than it may be silent.
-    sleep(Duration::from_millis(60)).await;
     let unavailable = Some(DialError::GatewayUnavailable);
     assert_eq!(way.dialing.await.err(), unavailable);
     assert_eq!(scene.servers.shared.pool.clients().len(), 0);
     assert_eq!(scene.server.counters().sessions, 0);
+}
+
+#[tokio::test]
+async fn a_join_on_a_connection_that_was_silent_for_too_long_says_nothing_there() {
+    let scene = Scene::new(None, false).await;
+    scene.close(true);
+    let shared = &scene.servers.shared;
+    let port = shared.service_port(service(PORT), server_key().hint());
+    let stream = connect_tcp(scene.door).await.unwrap();
+    *scene.silence.lock().unwrap() = Duration::from_millis(60);
+    assert!(!port.has_taken(stream.as_fd()));
+    // The server has answered, and may be asked again.
+    assert!(port.may_ask());
+    *scene.silence.lock().unwrap() = Duration::ZERO;
+    let taken = || port.has_taken(stream.as_fd());
+    // On a busy machine even that may be late.
+    until("one is soon enough", taken).await;
 }
 
 #[tokio::test]
@@ -544,6 +568,30 @@ async fn a_port_that_was_used_over_a_session_is_required_from_then_on() {
     );
     let required = servers.required(service(PORT), &destination, &origin);
     assert_eq!(required.map(is_only_way), Some(true));
+}
+
+#[tokio::test]
+async fn a_session_with_one_key_is_no_way_to_another_and_does_not_confirm_its_pin() {
+    let scene = Scene::new(None, false).await;
+    let (at, shared, now) = (service(PORT), &scene.servers.shared, UnixTime::now());
+    scene.look_for(PORT);
+    scene.hear(offer(server_key())).await;
+    let runs = || shared.pool.running((at, server_key())).is_some();
+    until("a session runs", runs).await;
+    // Its pin ends before it, and the port is another server's.
+    let other = Identity::from_seed([8; 32]).public();
+    shared.pins.drop_unconfirmed(at, server_key()).unwrap();
+    let span = (now + Duration::from_secs(60), now);
+    assert_eq!(shared.pins.keep(at, other, span).unwrap().key, other);
+    assert!(runs() && shared.hopeful(at).is_none());
+    assert!(scene.dial(PORT).await.is_none());
+    assert!(scene.servers.bonded().is_empty() && scene.servers.found().is_empty());
+    let [(key, _)] = &scene.servers.clients()[..] else {
+        panic!("one session");
+    };
+    assert_eq!(*key, server_key());
+    assert_eq!(scene.servers.opened(), 0);
+    assert!(!shared.pin(at).unwrap().is_confirmed);
 }
 
 #[tokio::test]

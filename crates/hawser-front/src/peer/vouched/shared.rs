@@ -19,6 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::fetch::{HTTPS, fetch};
+use super::led::{Led, MAX_ADDRESSES};
 use super::parts::{StartVouched, VouchedName, VouchedSettings, VouchedWay};
 use super::refusal::Refusal;
 use super::watched::Watched;
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     start: Box<StartVouched>,
     pub(super) rules: watch::Receiver<Arc<RuleSet>>,
     pub(super) pool: SessionPool<(IpAddr, PublicKey)>,
+    /// Where the names lead to.
+    pub(super) led: Led,
 }
 
 impl Shared {
@@ -61,6 +64,7 @@ impl Shared {
             start: settings.start,
             rules: settings.rules,
             pool: SessionPool::new(),
+            led: Led::default(),
         }
     }
 
@@ -69,12 +73,46 @@ impl Shared {
         self.names.iter()
     }
 
-    /// The one of them that this host is.
-    pub(super) fn held(&self, host: &Host) -> Option<&Arc<Watched>> {
-        let Host::Name(name) = host else {
-            return None;
+    /// The one of them that a destination is: by its name, or by an address that the name leads to
+    /// and a port that its voucher has.
+    pub(super) fn held(&self, destination: &Destination) -> Option<Arc<Watched>> {
+        match &destination.host {
+            Host::Name(name) => self.named(name.as_str()),
+            Host::Ip(address) => {
+                let mut names = self.led.names_of(*address).into_iter();
+                let ports = |it: &Arc<Watched>| self.ports(it);
+                names.find(|it| ports(it).is_none_or(|it| it.contains(&destination.port)))
+            }
+        }
+    }
+
+    /// The one of them with this name.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Watched>> {
+        self.watched().find(|it| is_same(&it.name, name)).cloned()
+    }
+
+    /// The ports of a name that are held; `None` stands for all, as long as there is no voucher.
+    fn ports(&self, watched: &Watched) -> Option<BTreeSet<u16>> {
+        let voucher = self.store.voucher(&watched.name, UnixTime::now())?;
+        let bonded = voucher.bonded.map(|it| it.ports);
+        Some(bonded.unwrap_or_default())
+    }
+
+    /// The version of the addresses that names lead to, and those that are held now, with their
+    /// ports. Port 0 stands for all; connections to those that are not held go on as ever then.
+    pub(super) fn held_addresses(&self) -> (u64, Vec<SocketAddr>) {
+        let (version, led) = self.led.list();
+        if self.links.director().is_all_by_gateway() {
+            return (version, Vec::new());
+        }
+        let of = |(address, watched): (IpAddr, Arc<Watched>)| {
+            let ports = self.ports(&watched).filter(|it| it.len() <= MAX_LISTED);
+            let ports = ports.unwrap_or_else(|| BTreeSet::from([0]));
+            ports
+                .into_iter()
+                .map(move |port| SocketAddr::new(address, port))
         };
-        self.watched().find(|it| is_same(&it.name, name))
+        (version, led.into_iter().flat_map(of).collect())
     }
 
     pub(super) fn names(&self) -> Vec<VouchedName> {
@@ -103,17 +141,16 @@ impl Shared {
     /// The only way of a connection to a name; `None` where its voucher lets it go as ever.
     pub(super) async fn judge<'a>(
         &'a self,
-        watched: &'a Arc<Watched>,
-        destination: &'a Destination,
+        watched: Arc<Watched>,
+        port: u16,
         origin: &'a Origin,
     ) -> Option<VouchedWay<'a, Bonded>> {
-        let port = destination.port;
-        let bonded = match self.voucher(watched).await {
+        let bonded = match self.voucher(&watched).await {
             Some(voucher) => voucher.bonded.filter(|it| it.ports.contains(&port)),
             None => {
                 let problem = watched.problem();
                 let problem = problem.unwrap_or_else(|| "it is being fetched".to_owned());
-                let error = self.refuse(watched, port, Refusal::NoVoucher(problem));
+                let error = self.refuse(&watched, port, Refusal::NoVoucher(problem));
                 return Some(async move { Err(error) }.boxed());
             }
         };
@@ -125,7 +162,7 @@ impl Shared {
             }
         };
         let dialing = async move {
-            let dialed = self.dial(watched, destination, &keys, origin).await;
+            let dialed = self.dial(&watched, port, &keys, origin).await;
             match dialed {
                 Ok(dialed) => {
                     if watched.set_refused(None) {
@@ -136,7 +173,7 @@ impl Shared {
                 }
                 // The server is as it should be; nothing listens there.
                 Err(Refusal::Stream(error @ DialError::ConnectionRefused)) => Err(error),
-                Err(refusal) => Err(self.refuse(watched, port, refusal)),
+                Err(refusal) => Err(self.refuse(&watched, port, refusal)),
             }
         };
         Some(dialing.boxed())
@@ -155,17 +192,17 @@ impl Shared {
     /// Opens a stream to a server of the name that proves one of these keys.
     async fn dial(
         &self,
-        watched: &Watched,
-        destination: &Destination,
+        watched: &Arc<Watched>,
+        port: u16,
         keys: &BTreeSet<PublicKey>,
         origin: &Origin,
     ) -> Result<(IpAddr, Bonded), Refusal> {
-        let (address, key) = self.proved(watched, &destination.host, keys).await?;
+        let (address, key) = self.proved(watched, keys).await?;
         let no_session = Refusal::NoSession(DialError::GatewayUnavailable);
         let door = SocketAddr::new(address, self.port);
         let way = self.pool.dialer((address, key), || (self.start)(door, key));
         let dialing = way.ok_or(no_session)?;
-        match dialing.dial_for(&at_peer(destination.port), origin).await {
+        match dialing.dial_for(&at_peer(port), origin).await {
             Ok(stream) => {
                 self.pool.note_opened();
                 Ok((address, stream))
@@ -187,8 +224,7 @@ impl Shared {
     /// The address of a server that has proved one of these keys, and which one.
     async fn proved(
         &self,
-        watched: &Watched,
-        host: &Host,
+        watched: &Arc<Watched>,
         keys: &BTreeSet<PublicKey>,
     ) -> Result<(IpAddr, PublicKey), Refusal> {
         // Of several connections at once, one asks.
@@ -204,7 +240,7 @@ impl Shared {
             return Ok((address, key));
         }
         *proved = None;
-        let (address, got) = self.ask(host).await?;
+        let (address, got) = self.ask(watched).await?;
         if !keys.contains(&got) {
             // Its owner may have published another one since.
             watched.want();
@@ -215,13 +251,13 @@ impl Shared {
         Ok((address, got))
     }
 
-    /// Has the server at one of the host's addresses prove its key, whichever it is.
-    async fn ask(&self, host: &Host) -> Result<(IpAddr, PublicKey), Refusal> {
+    /// Has the server at one of the name's addresses prove its key, whichever it is.
+    async fn ask(&self, watched: &Arc<Watched>) -> Result<(IpAddr, PublicKey), Refusal> {
         let port = self.port;
         let not_reached = |error| Refusal::NotReached { port, error };
         let no_key = |reason: String| Refusal::NoKey { port, reason };
         let asking = async {
-            let stream = self.connect(&Destination::new(host.clone(), port)).await;
+            let stream = self.connect(watched, port).await;
             let stream = as_its_own(&stream.map_err(not_reached)?);
             let stream = stream.map_err(|error| no_key(error.to_string()))?;
             let at = stream.peer_addr();
@@ -236,10 +272,18 @@ impl Shared {
             .unwrap_or(Err(not_reached(DialError::TimedOut)))
     }
 
-    /// Connects over whichever link leads there.
-    async fn connect(&self, destination: &Destination) -> Result<Counted<TcpStream>, DialError> {
-        let addresses = self.links.resolve(destination).await?;
-        let request = resolved(Origin::default().towards(destination), &addresses);
+    /// Connects to a port of a name over whichever link leads there.
+    async fn connect(
+        &self,
+        watched: &Arc<Watched>,
+        port: u16,
+    ) -> Result<Counted<TcpStream>, DialError> {
+        let destination = Destination::new(Host::Name(watched.name.clone()), port);
+        let addresses = self.links.resolve(&destination).await?;
+        // Programs may know them as well, from elsewhere. Where there is no room they are told
+        // none.
+        let _ = self.led.note(watched, &addresses);
+        let request = resolved(Origin::default().towards(&destination), &addresses);
         self.links.dial(request, addresses, Vec::new()).await
     }
 
@@ -255,9 +299,9 @@ impl Shared {
     }
 
     /// Fetches the voucher of a name and keeps it.
-    async fn fetch(&self, name: &HostName) -> Result<KeptVoucher, String> {
-        let to = Destination::new(Host::Name(name.clone()), HTTPS);
-        let voucher = fetch(name, &self.roots, self.connect(&to)).await;
+    async fn fetch(&self, watched: &Arc<Watched>) -> Result<KeptVoucher, String> {
+        let name = &watched.name;
+        let voucher = fetch(name, &self.roots, self.connect(watched, HTTPS)).await;
         let voucher = voucher.map_err(|error| error.to_string())?;
         let (store, name) = (Arc::clone(&self.store), name.clone());
         let kept = spawn_blocking(move || store.keep(&name, &voucher, UnixTime::now()));
@@ -277,7 +321,7 @@ pub(super) async fn keep(shared: Arc<Shared>, watched: Arc<Watched>) {
         told = Some(kept.bonded.clone());
     }
     loop {
-        let wait = match shared.fetch(name).await {
+        let wait = match shared.fetch(&watched).await {
             Ok(kept) => {
                 let is_news = told.as_ref() != Some(&kept.bonded);
                 if watched.note_fetched(None) || is_news {
@@ -327,10 +371,14 @@ fn as_its_own(stream: &Counted<TcpStream>) -> std::io::Result<TcpStream> {
 }
 
 /// A name with a final dot is the same one.
-fn is_same(a: &HostName, b: &HostName) -> bool {
-    a.as_str().trim_end_matches('.') == b.as_str().trim_end_matches('.')
+fn is_same(a: &HostName, b: &str) -> bool {
+    let (a, b) = (a.as_str().trim_end_matches('.'), b.trim_end_matches('.'));
+    a.eq_ignore_ascii_case(b)
 }
 
+/// Ports of a name that the kernel is told one by one: its table has 4096 places.
+const MAX_LISTED: usize = 8;
+const _: () = assert!(MAX_LISTED * MAX_ADDRESSES < 4096);
 /// The longest time between two fetches of a voucher.
 const FETCH_EVERY: Duration = Duration::from_secs(86_400);
 /// Time for which a connection waits for a voucher.
