@@ -20,10 +20,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use hawser_config::{
     CaptureScope, ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet,
-    PacketExit, ServeConfig, UpConfig,
+    MIN_JOIN_PORT, PacketExit, ServeConfig, UpConfig,
 };
 use hawser_net::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
@@ -215,6 +215,11 @@ pub(crate) struct ServeArgs {
     /// Relay between clients that know each other by name and are both behind NAT
     #[arg(long)]
     pub(crate) meet: bool,
+    /// Connect to clients with --accept-joins on this interface, where no connection of theirs
+    /// comes by it: to the addresses that theirs come from. It adds what the interface carries to
+    /// their sessions; may be repeated
+    #[arg(long = "further-link", value_name = "NAME", value_parser = link_name)]
+    pub(crate) further_links: Vec<String>,
     /// Services of this machine.
     #[command(flatten)]
     pub(crate) front: FrontArgs,
@@ -307,6 +312,16 @@ pub(crate) struct UpArgs {
     /// The name of this host.
     #[command(flatten)]
     pub(crate) registration: RegistrationArgs,
+    /// Let the gateway connect to this TCP port of this machine's links, from 1024 on, to add its
+    /// own further links to the session; with `hawser serve --further-link`. What others send there
+    /// gets no answer. It needs a firewall that lets such connections in, and no address
+    /// translation on the way
+    #[arg(
+        long,
+        value_name = "PORT",
+        value_parser = value_parser!(u16).range(i64::from(MIN_JOIN_PORT)..)
+    )]
+    pub(crate) accept_joins: Option<u16>,
     /// Servers that were never met.
     #[command(flatten)]
     pub(crate) discovery: DiscoveryArgs,
@@ -440,6 +455,9 @@ impl ServeArgs {
             config.packet_pool.clone_from(&self.packet_pool);
         }
         config.meet |= self.meet;
+        if !self.further_links.is_empty() {
+            config.further_links.clone_from(&self.further_links);
+        }
         self.front.apply_to(&mut config.front);
         config.web = self.web.or(config.web);
     }
@@ -488,6 +506,7 @@ impl UpArgs {
         self.registration.apply_to(config);
         self.discovery.apply_to(config);
         self.vouched.apply_to(config);
+        config.accept_joins = self.accept_joins.or(config.accept_joins);
         config.kill_switch |= self.kill_switch;
         if !self.kill_switch_allow.is_empty() {
             config.kill_switch_allow.clone_from(&self.kill_switch_allow);

@@ -112,6 +112,21 @@ pub(crate) fn read_all(root: &Section<'_>) -> Result<Vec<LinkConfig>, ConfigErro
     Ok(links)
 }
 
+/// Reads a list of names of interfaces; without the key it is empty.
+pub(crate) fn read_link_names(
+    section: &Section<'_>,
+    key: &str,
+) -> Result<Vec<String>, ConfigError> {
+    let Some(field) = section.field(key) else {
+        return Ok(Vec::new());
+    };
+    let names = field.list("a list of interfaces such as [\"eth0\", \"wwan0\"]")?;
+    let read = names
+        .iter()
+        .map(|field| field.parse_with(read_link_name, LINK_NAME));
+    read.collect()
+}
+
 /// Returns `text` if the kernel accepts it as the name of an interface.
 pub fn read_link_name(text: &str) -> Option<String> {
     let fits = (1..=MAX_LINK_NAME).contains(&text.len()) && text != "." && text != "..";

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use crate::address::read_listen;
 use crate::document::Section;
+use crate::link::read_link_names;
 use crate::{ConfigError, FrontConfig, HostPort, read_network};
 
 /// `[serve]`: settings of a gateway.
@@ -35,6 +36,9 @@ pub struct ServeConfig {
     /// `meet`: passes bytes on between clients that can't reach each other. Default no: that costs
     /// this machine's traffic twice.
     pub meet: bool,
+    /// `further-links`: interfaces on which the gateway connects to clients that accept joins,
+    /// where no connection of theirs comes by them. Empty by default: on none.
+    pub further_links: Vec<String>,
     /// Services of this machine for hosts that have not enrolled.
     pub front: FrontConfig,
     /// `web`: address of the dashboard. None by default: it is off.
@@ -103,6 +107,7 @@ impl Default for ServeConfig {
                 .filter_map(|net| net.parse().ok())
                 .collect(),
             meet: false,
+            further_links: Vec::new(),
             front: FrontConfig::default(),
             web: None,
         }
@@ -136,6 +141,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
             "packet-exit",
             "packet-pool",
             "meet",
+            "further-links",
             "web",
         ];
         section.allow_only(&[&keys[..], &FrontConfig::KEYS[..]].concat())?;
@@ -174,6 +180,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
         if let Some(field) = section.field("meet") {
             config.meet = field.boolean()?;
         }
+        config.further_links = read_link_names(&section, "further-links")?;
         config.front = FrontConfig::read(&section, config.listen)?;
         config.web = read_web(&section)?;
         Ok(config)

@@ -228,6 +228,10 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
              congestion control such as \"bbr\"",
         ),
         (
+            "up.accept-joins = 443",
+            "1: `up.accept-joins` is 443; allowed: a whole number from 1024 to 65535",
+        ),
+        (
             "serve.limits.sessions = 0",
             "1: `serve.limits.sessions` is 0; allowed: a whole number from 1 to 1000000",
         ),

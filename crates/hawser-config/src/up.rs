@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::address::read_listen;
 use crate::directory::{Digest, read_path};
 use crate::document::{Field, Section};
-use crate::link::{LINK_NAME, read_link_name};
+use crate::link::read_link_names;
 use crate::serve::read_web;
 use crate::{CaptureScope, ConfigError, GatewaySource, read_network};
 
@@ -63,6 +63,9 @@ pub struct UpConfig {
     /// `vouched-certificates`: file with the certificates that such names' are checked against, in
     /// PEM. Default: the system's.
     pub vouched_certificates: Option<PathBuf>,
+    /// `accept-joins`: TCP port of this host's own at which its gateway may connect to it, to add
+    /// channels to the session. From 1024 on. None by default: nothing listens.
+    pub accept_joins: Option<u16>,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -175,6 +178,7 @@ impl Default for UpConfig {
             require_bonded: false,
             vouched: Vec::new(),
             vouched_certificates: None,
+            accept_joins: None,
             web: None,
         }
     }
@@ -204,19 +208,14 @@ impl TryFrom<Section<'_>> for UpConfig {
             "require-bonded",
             "vouched",
             "vouched-certificates",
+            "accept-joins",
             "web",
         ])?;
         let mut config = Self::default();
         if let Some(field) = section.field("listen") {
             config.listen = read_listen(&field)?;
         }
-        if let Some(field) = section.field("links") {
-            let names = field.list("a list of interfaces such as [\"eth0\", \"wwan0\"]")?;
-            let read = names
-                .iter()
-                .map(|f| f.parse_with(read_link_name, LINK_NAME));
-            config.links = read.collect::<Result<_, _>>()?;
-        }
+        config.links = read_link_names(&section, "links")?;
         if let Some(field) = section.field("gateway") {
             config.gateway = Some(field.parse("an invite \"hawser://…\" or \"@FILE\"")?);
         }
@@ -239,6 +238,10 @@ impl TryFrom<Section<'_>> for UpConfig {
         config.read_name(&section)?;
         config.read_discovery(&section)?;
         config.read_vouched(&section)?;
+        if let Some(field) = section.field("accept-joins") {
+            let ports = u32::from(MIN_JOIN_PORT)..=u32::from(u16::MAX);
+            config.accept_joins = u16::try_from(field.integer(ports)?).ok();
+        }
         config.web = read_web(&section)?;
         Ok(config)
     }
@@ -251,5 +254,7 @@ fn is_sip(text: &str) -> bool {
 
 /// Default port of the proxy: the one registered for SOCKS.
 pub const DEFAULT_PROXY_PORT: u16 = 1080;
+/// Lowest port of `accept-joins`: those below belong to services.
+pub const MIN_JOIN_PORT: u16 = 1024;
 /// Names that may be held to vouchers; each is fetched again every day.
 pub const MAX_VOUCHED: usize = 64;

@@ -89,6 +89,7 @@ async fn client(config: GatewayConfig) -> Client {
         express: true,
         transport: Default::default(),
         relay: None,
+        join_port: None,
     };
     // Dropping the sender ends nothing: the list stays as it is.
     let (_, links) = watch::channel(Arc::new(vec![link]));

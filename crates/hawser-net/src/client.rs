@@ -1,5 +1,6 @@
 //! The client side: a session to one gateway, kept alive over every link.
 
+mod accepted;
 mod address_choice;
 mod association;
 mod candidates;
@@ -7,6 +8,7 @@ mod config;
 mod first;
 mod join;
 mod join_error;
+mod join_port;
 mod keeper;
 mod reach;
 mod relay;
@@ -39,6 +41,7 @@ use crate::stream::BondStream;
 pub use config::ClientConfig;
 use first::First;
 pub use first::FirstConnection;
+pub use join_port::JoinPort;
 pub use relay::Relay;
 pub use shared::LinkStatus;
 use shared::{Shared, State};

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hawser_channels::further::ChannelEnds;
 use hawser_sched::packet::PacketPolicy;
 use hawser_session::recorder::Recorder;
 use hawser_session::seal::{Direction, SessionKeys};
@@ -121,6 +122,25 @@ impl Driver {
     /// The UDP port at which the gateway takes associations, once it has said so.
     pub(crate) fn datagram_port(&self) -> Option<u16> {
         self.shared.lock().datagram_port
+    }
+
+    /// The TCP port at which the client takes connections, once it has said so.
+    pub(crate) fn joins_port(&self) -> Option<u16> {
+        self.shared.lock().joins_port
+    }
+
+    /// Both ends of the TCP channels that live.
+    pub(crate) fn tcp_ends(&self) -> Vec<ChannelEnds> {
+        let inner = self.shared.lock();
+        let ends = |(id, handle): (&ChannelId, &Handle)| match &handle.meter {
+            Meter::Tcp(gauge) => Some(ChannelEnds {
+                id: *id,
+                local: gauge.local?,
+                remote: gauge.remote?,
+            }),
+            Meter::Association(_) => None,
+        };
+        inner.channels.iter().filter_map(ends).collect()
     }
 
     /// The association that the client announced last, until it has begun.

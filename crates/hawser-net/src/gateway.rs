@@ -5,7 +5,10 @@ mod associate;
 mod association;
 mod config;
 mod first_words;
+mod further;
+mod further_links;
 mod half_open;
+mod joining;
 mod limits;
 mod memory;
 mod port;
@@ -39,7 +42,7 @@ use crate::tls::{TlsError, TlsServer};
 pub use admit::accept_each;
 pub use config::{Admission, GatewayConfig};
 pub use first_words::{Whose, judge};
-use half_open::Origin;
+pub(crate) use half_open::{HalfOpen, Origin};
 pub use limits::AcceptLimits;
 pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};
 use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
@@ -147,6 +150,20 @@ impl Gateway {
             let follow = port::follow(Arc::clone(&self.shared), addresses, links);
             self.tasks.push(tokio::spawn(follow));
         }
+        self
+    }
+
+    /// Begins connections to clients that take them, from those links named `names` that none of
+    /// the session's channels came to: to the addresses that they came from, at the port that the
+    /// client names. `links` follows the machine's links.
+    #[must_use]
+    pub fn joining_clients(
+        self,
+        names: Vec<String>,
+        links: watch::Receiver<Arc<Vec<Link>>>,
+    ) -> Self {
+        let further = further_links::Further::new(names, links);
+        drop(self.shared.further.set(further));
         self
     }
 

@@ -18,6 +18,7 @@ mod local_pair;
 pub mod names;
 pub mod network_manager;
 pub mod packet_exit;
+mod port_on_links;
 mod read_memory;
 pub mod session;
 pub mod store;

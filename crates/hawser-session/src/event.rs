@@ -40,6 +40,8 @@ pub enum Event {
     Granted(Vec<GrantAddress>),
     /// The gateway takes associations at this UDP port.
     DatagramPort(u16),
+    /// The client takes connections of this gateway's at this TCP port.
+    JoinsAccepted(u16),
     /// The client begins an association with the keys of this channel, whose number is used up by
     /// that. One that was to come before and has not is not to be expected any more.
     AssociationExpected(ChannelId),

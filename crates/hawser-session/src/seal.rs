@@ -1,6 +1,7 @@
 //! Keys, sealing of records, reading of records from received bytes, and sealed datagrams.
 
 pub mod datagram;
+mod join_offer;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use zeroize::Zeroizing;
 use crate::Payload;
 use crate::arena::Arena;
 use crate::read_buffers::ReadBuffer;
+pub use join_offer::OfferEnds;
 
 /// The AEAD that seals records: that of the TLS suite that the handshake agreed on, so that both
 /// CPUs are good at it.

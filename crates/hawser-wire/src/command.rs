@@ -15,6 +15,10 @@ pub const MAX_COMMAND_VALUE: usize = 4096;
 /// The longest text of a [`Command::CloseReason`], in bytes. A longer one is cut when it is sent.
 pub const MAX_CLOSE_REASON: usize = 512;
 
+/// The lowest port at which a client may take connections of its gateway's. What is below belongs
+/// to services, which a client must not have a gateway connect to.
+pub const MIN_JOIN_PORT: u16 = 1024;
+
 /// A command on stream 0: delivered in order, exactly once, and repeated over another channel when
 /// one fails, like data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +86,12 @@ pub enum Command {
     /// The gateway accepts associations at this UDP port of its addresses.
     DatagramPort {
         /// The port, not 0.
+        port: u16,
+    },
+    /// The client takes connections of the gateway's at this TCP port of the addresses that its own
+    /// connections come from. The first such command counts.
+    AcceptsJoins {
+        /// The port, at least [`MIN_JOIN_PORT`].
         port: u16,
     },
     /// The client begins an association, or changes its transport choice.
@@ -207,6 +217,10 @@ impl Command {
                 put_varint(value, u64::from(*port));
                 DATAGRAM_PORT
             }
+            Self::AcceptsJoins { port } => {
+                put_varint(value, u64::from(*port));
+                ACCEPTS_JOINS
+            }
             Self::Associate { channel, transport } => {
                 put_associate(value, *channel, *transport);
                 ASSOCIATE
@@ -265,7 +279,10 @@ impl Command {
                 policy: take_varint_u32(input, "scheduler")?,
             },
             DATAGRAM_PORT => Self::DatagramPort {
-                port: take_port(input)?,
+                port: take_port(input, 1, "datagram port")?,
+            },
+            ACCEPTS_JOINS => Self::AcceptsJoins {
+                port: take_port(input, MIN_JOIN_PORT, "accepts joins")?,
             },
             ASSOCIATE => Self::Associate {
                 channel: ChannelId::new(take_varint_u32(input, "associate")?),
@@ -354,11 +371,10 @@ fn take_grant(input: &mut Bytes) -> Result<Grant, Malformed> {
     })
 }
 
-fn take_port(input: &mut Bytes) -> Result<u16, Malformed> {
-    const WHAT: &str = "datagram port";
-    let port = u16::try_from(take_varint(input, WHAT)?).ok();
-    let port = port.filter(|port| *port > 0);
-    port.ok_or(Malformed::new(WHAT, MalformedReason::BadValue))
+fn take_port(input: &mut Bytes, least: u16, what: &'static str) -> Result<u16, Malformed> {
+    let port = u16::try_from(take_varint(input, what)?).ok();
+    let port = port.filter(|port| *port >= least);
+    port.ok_or(Malformed::new(what, MalformedReason::BadValue))
 }
 
 fn take_enrolment(input: &mut Bytes) -> Result<Enrolment, Malformed> {
@@ -455,6 +471,7 @@ const STOP: u8 = 0x0b;
 const RESET_SENDING: u8 = 0x0c;
 const CLOSE_REASON: u8 = 0x0d;
 const SCHEDULER: u8 = 0x0e;
+const ACCEPTS_JOINS: u8 = 0x0f;
 
 const FLAG_PLAIN: u64 = 0x01;
 const FLAG_DATAGRAMS: u64 = 0x02;

@@ -10,7 +10,8 @@ use crate::sctp::{
 };
 use crate::tunnel::{TunnelHeader, TunnelMessage};
 use crate::{
-    CommandDecoder, FrameIterator, JoinPrelude, RecordHeader, SynOption, take_record_number,
+    CommandDecoder, FrameIterator, JoinOffer, JoinPrelude, RecordHeader, SynOption,
+    take_record_number,
 };
 
 pub use script::Script;
@@ -38,8 +39,14 @@ pub fn fuzz_commands(data: &[u8]) {
     }
 }
 
-/// The first bytes of a connection and the header of its first record.
+/// The first bytes of a connection and the header of its first record, and the same bytes as what a
+/// gateway says first: what is read must survive encoding.
 pub fn fuzz_join(data: &[u8]) {
+    if let Some((bytes, _)) = data.split_first_chunk()
+        && let Some(offer) = JoinOffer::decode(bytes)
+    {
+        assert_eq!(offer.encode(), *bytes);
+    }
     if let Some((prelude, rest)) = data.split_first_chunk() {
         let _ = JoinPrelude::decode(prelude);
         if let Some((header, _)) = rest.split_first_chunk() {

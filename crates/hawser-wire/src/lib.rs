@@ -14,6 +14,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod join;
+mod join_offer;
 mod link_rules;
 mod record;
 pub mod sctp;
@@ -24,7 +25,7 @@ mod varint;
 pub use association::{TransportChoice, UnknownTransport, put_record_number, take_record_number};
 pub use command::{
     Command, CommandDecoder, Enrolment, Grant, GrantAddress, Hello, MAX_CLOSE_REASON,
-    MAX_COMMAND_VALUE,
+    MAX_COMMAND_VALUE, MIN_JOIN_PORT,
 };
 pub use error::{Malformed, MalformedReason};
 pub use frame::{
@@ -32,6 +33,7 @@ pub use frame::{
     PathReport, StateFrame, datagram_length, put_datagram,
 };
 pub use join::{JOIN_PRELUDE_LENGTH, JoinPrelude};
+pub use join_offer::{JOIN_OFFER_LENGTH, JoinOffer};
 pub use link_rules::{LinkRulesEntry, MAX_LINK_RULES};
 pub use record::{
     MAX_CHUNK_PAYLOAD, MAX_RECORD_BODY, RECORD_HEADER_LENGTH, RecordFlags, RecordHeader,

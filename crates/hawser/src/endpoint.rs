@@ -318,6 +318,7 @@ impl Endpoint {
             express: true,
             transport: inner.transport,
             relay: None,
+            join_port: None,
         };
         let client = Client::start_once(config, inner.following.links().await?);
         if enrolling {

@@ -19,6 +19,7 @@ use hawser_front::name_stub::KnownNames;
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
+use hawser_net::client::JoinPort;
 use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 
@@ -82,7 +83,10 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let mut subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
     subject.kill_switch = kill_switch.as_ref().map(KillSwitch::since);
     let gateway = match target {
-        Some(target) => Some(Enrolled::connect(target, setup, &links, &rules).await?),
+        Some(mut target) => {
+            target.config.join_port = join_port(&config, &links)?;
+            Some(Enrolled::connect(target, setup, &links, &rules).await?)
+        }
         None => None,
     };
     let way = Serving {
@@ -128,6 +132,17 @@ fn target(
         tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
     }
     Ok(target)
+}
+
+/// Opens the port at which the gateway may connect, if that is wanted.
+fn join_port(config: &UpConfig, links: &Links) -> anyhow::Result<Option<Arc<JoinPort>>> {
+    let Some(port) = config.accept_joins else {
+        return Ok(None);
+    };
+    let opened = JoinPort::open(port, config.links.clone(), links.clone());
+    let opened = opened.with_context(|| format!("can't accept joins at port {port}"))?;
+    tracing::info!(port, "accepting connections of the gateway");
+    Ok(Some(Arc::new(opened)))
 }
 
 /// Turns the kill switch on, if that is wanted; goes by one that is on already in any case.

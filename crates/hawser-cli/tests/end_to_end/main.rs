@@ -13,6 +13,7 @@ mod directory;
 mod events;
 mod families;
 mod files;
+mod further_links;
 mod gateway;
 mod gateway_routes;
 mod internet;

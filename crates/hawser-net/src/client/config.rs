@@ -6,6 +6,7 @@ use hawser_sched::rules::LinkRules;
 use hawser_session::{SessionConfig, TransportChoice};
 use hawser_types::Host;
 
+use super::join_port::JoinPort;
 use super::relay::Relay;
 use crate::host_port::HostPort;
 use crate::identity::{Identity, PublicKey};
@@ -45,6 +46,8 @@ pub struct ClientConfig {
     /// Carries every connection to the gateway; `None`: the machine's links do. An association
     /// still goes over the links, to `addresses`, which are those of the gateway's UDP port then.
     pub relay: Option<Arc<dyn Relay>>,
+    /// Where connections that the gateway begins are taken; `None`: none is.
+    pub join_port: Option<Arc<JoinPort>>,
 }
 
 impl ClientConfig {

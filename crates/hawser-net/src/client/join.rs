@@ -85,7 +85,7 @@ impl Drop for Grant<'_> {
 }
 
 /// Joins over a connection that stands.
-async fn join_as(
+pub(super) async fn join_as(
     shared: &Shared,
     driver: &Driver,
     link: &Link,

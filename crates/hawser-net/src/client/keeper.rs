@@ -12,12 +12,12 @@ use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 use tokio::task::JoinSet;
 
-use super::association;
 use super::first::{self, First};
 use super::join::join;
 use super::join_error::JoinError;
 use super::rest;
-use super::shared::{LinkStatus, Shared};
+use super::shared::{LinkStatus, Shared, keeps_connections};
+use super::{accepted, association};
 use crate::bind::SocketOptions;
 use crate::clock;
 use crate::driver::Driver;
@@ -34,6 +34,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     let mut tasks = JoinSet::new();
     tasks.spawn(association::keep(Arc::clone(shared), driver.clone()));
     tasks.spawn(rest::watch(driver.clone()));
+    tasks.spawn(accepted::keep(Arc::clone(shared), driver.clone()));
     let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
     // What was said while there was no session.
@@ -46,7 +47,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
         running.retain(|index, (link, task)| {
             let same = wanted
                 .iter()
-                .any(|now| now.index == *index && is_same_link(now, link));
+                .any(|now| now.index == *index && keeps_connections(now, link));
             if !same {
                 tracing::info!(link = %link.name, "the link is gone, has changed or is forbidden");
                 task.abort();
@@ -71,11 +72,6 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
         }
     }
     shared.lock_keepers().clear();
-}
-
-/// A link that keeps its addresses keeps its connections.
-fn is_same_link(now: &Link, before: &Link) -> bool {
-    now.addresses == before.addresses
 }
 
 /// Keeps the channels of one link: makes the connections that a [`ChannelKeeper`] plans.

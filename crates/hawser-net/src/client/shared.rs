@@ -407,6 +407,12 @@ impl Shared {
     }
 }
 
+/// Whether a link, as it is `now`, keeps the connections that it had `before`: those of its
+/// addresses.
+pub(super) fn keeps_connections(now: &Link, before: &Link) -> bool {
+    now.addresses == before.addresses
+}
+
 /// Connects to a port that a service has as well, and has the connection only if it is not the
 /// service's.
 async fn ask(

@@ -37,6 +37,8 @@ pub(super) struct Inner {
     pub(super) gone: Vec<Handle>,
     /// The UDP port at which the gateway takes associations.
     pub(super) datagram_port: Option<u16>,
+    /// The TCP port at which the client takes connections: the first one that it has said.
+    pub(super) joins_port: Option<u16>,
     /// The association that the client is about to begin.
     pub(super) expected: Option<ChannelId>,
     /// The links below the paths of associations.
@@ -77,6 +79,7 @@ impl Inner {
             notified: Vec::new(),
             gone: Vec::new(),
             datagram_port: None,
+            joins_port: None,
             expected: None,
         }
     }
@@ -124,6 +127,10 @@ impl Inner {
                 return true;
             }
             Event::Granted(_) | Event::Spread(_) => return true,
+            Event::JoinsAccepted(port) => {
+                self.joins_port.get_or_insert(port);
+                return true;
+            }
             Event::EnrolRequested(enrolment) => {
                 if self.enrolments.len() < MAX_ENROLMENTS {
                     self.enrolments.push_back(enrolment);

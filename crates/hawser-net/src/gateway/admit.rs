@@ -1,30 +1,25 @@
 //! From a TCP connection of any host to a session or a channel.
 
 use std::future::Future;
-use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use hawser_session::seal::{Direction, RecordReader, SessionKeys};
+use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, Side};
 use hawser_types::{ChannelId, LinkIndex};
-use hawser_wire::{
-    ChannelRole, Frame, FrameIterator, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame,
-};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use hawser_wire::{ChannelRole, JoinPrelude};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::first_words::{self, Whose};
 use super::half_open::{Origin, Place};
+use super::joining::{answer_join, read_prelude};
 use super::shared::{Ends, Entry, Shared};
 use super::{memory, session};
 use crate::bind::{self, SocketOptions};
-use crate::clock;
 use crate::driver::{Driver, NewChannel};
 use crate::tls::{Handshake, TlsError, is_tls_record};
 
@@ -105,14 +100,7 @@ async fn in_place<T>(
     remote: SocketAddr,
     work: impl Future<Output = T>,
 ) -> Option<T> {
-    let working = async {
-        timeout(LINE_PATIENCE, place.ready()).await.ok()?;
-        Some(work.await)
-    };
-    let done = tokio::select! {
-        done = working => done,
-        () = place.displaced() => None,
-    };
+    let done = place.hold(LINE_PATIENCE, work).await;
     if done.is_none() {
         tracing::debug!(%remote, "no place for it");
         shared.count(|counters| counters.limited += 1);
@@ -220,12 +208,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
 
 /// Adds a connection to a session, once its first record has proved that it belongs there.
 async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), String> {
-    let mut prelude = [0; JOIN_PRELUDE_LENGTH];
-    stream
-        .read_exact(&mut prelude)
-        .await
-        .map_err(|error| error.to_string())?;
-    let prelude = JoinPrelude::decode(&prelude).ok_or("unknown version of the prelude")?;
+    let prelude = read_prelude(&mut stream).await?;
     let driver = {
         let sessions = shared.lock_sessions();
         let entry = sessions.get(&prelude.session).ok_or("no such session")?;
@@ -234,61 +217,7 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Res
     let id = prelude.channel;
     driver.check_join(id).map_err(|error| error.to_string())?;
     place.join(prelude.session);
-    let plain = shared.config.session.plain;
-    let mut reader = driver.keys().reader(id, Direction::ClientToGateway, plain);
-    let (role, link) = read_join(&mut stream, &mut reader).await?;
-    let mut sealer = driver.keys().sealer(id, Direction::GatewayToClient);
-    let mut frame = BytesMut::new();
-    StateFrame::Join { role, link }.encode(&mut frame);
-    let mut out = BytesMut::new();
-    sealer.seal(clock::now(), &frame, &Default::default(), &mut out);
-    stream
-        .write_all(&out)
-        .await
-        .map_err(|error| error.to_string())?;
-    let link = LinkIndex::new(link);
-    let spec = ChannelSpec {
-        id,
-        role,
-        link,
-        records: 1,
-        segment_size: None,
-    };
-    // Two connections may have come this far with the same number: the first one has it.
-    if !driver.admit_channel(
-        spec,
-        NewChannel {
-            stream,
-            reader,
-            sealer,
-        },
-    ) {
-        return Err("the channel was taken meanwhile".to_owned());
-    }
-    Ok(())
-}
-
-/// Waits for the first record of a connection that joins, which proves that it belongs there.
-async fn read_join(
-    stream: &mut TcpStream,
-    reader: &mut RecordReader,
-) -> Result<(ChannelRole, u32), String> {
-    let record = loop {
-        if let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
-            break record;
-        }
-        let read = stream
-            .read_buf(reader.buffer())
-            .await
-            .map_err(|error| error.to_string())?;
-        if read == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).to_string());
-        }
-    };
-    match FrameIterator::new(record).next() {
-        Some(Ok(Frame::State(StateFrame::Join { role, link }))) => Ok((role, link)),
-        _ => Err("the first record is no join".to_owned()),
-    }
+    answer_join(shared, &driver, id, stream).await
 }
 
 /// Time in which a host has to prove who it is.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_types::{ChannelId, Instant};
+use hawser_channels::Allowance;
+use hawser_types::ChannelId;
 use tokio::sync::watch;
 
 use super::shared::Shared;
@@ -73,54 +74,5 @@ pub(super) async fn follow(shared: Arc<Shared>, mut links: watch::Receiver<Arc<V
     }
 }
 
-/// A token bucket for the associations of a session: each costs keys, and memory for a while.
-///
-/// Stored as the time when it is full.
-#[derive(Debug, Default)]
-struct Allowance {
-    full_at: Instant,
-}
-
-impl Allowance {
-    /// Takes a token.
-    ///
-    /// # Errors
-    /// The time until there is one.
-    fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        let full_at = self.full_at.max(now) + REFILL;
-        let latest = now + REFILL * BURST;
-        if full_at > latest {
-            return Err(full_at.since(latest));
-        }
-        self.full_at = full_at;
-        Ok(())
-    }
-}
-
-/// Associations that a session may begin in a row.
-const BURST: u32 = 8;
-/// Time in which it may begin one more.
-const REFILL: Duration = Duration::from_secs(3);
-
 /// Time that a client has to begin an association that it has announced.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn associations_begin_in_a_short_row_and_then_one_at_a_time() {
-        let mut allowance = Allowance::default();
-        let now = Instant::ZERO + Duration::from_secs(100);
-        for _ in 0..BURST {
-            assert_eq!(allowance.take(now), Ok(()));
-        }
-        assert_eq!(allowance.take(now), Err(REFILL));
-        assert_eq!(allowance.take(now + REFILL / 2), Err(REFILL / 2));
-        assert_eq!(allowance.take(now + REFILL), Ok(()));
-        assert_eq!(allowance.take(now + REFILL), Err(REFILL));
-        let taken = (0..).take_while(|_| allowance.take(now + REFILL * 1000).is_ok());
-        assert_eq!(taken.count(), BURST as usize);
-    }
-}

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use hawser_types::SessionId;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use self::crowd::{Crowd, Group, Guest};
 use super::limits::AcceptLimits;
@@ -28,14 +29,14 @@ use crate::identity::PublicKey;
 
 /// Gives places to connections that have not proved who they are.
 #[derive(Clone, Debug)]
-pub(super) struct HalfOpen {
+pub(crate) struct HalfOpen {
     limits: AcceptLimits,
     places: Arc<Mutex<Places>>,
 }
 
 /// Where a connection comes from, as far as that is known before it proves anything.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// An address.
     Address(IpAddr),
     /// A gateway, which says that the caller has this key.
@@ -44,7 +45,7 @@ pub(super) enum Origin {
 
 /// A place among the half-open connections, or in the line for one; dropping it frees the place.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     half_open: HalfOpen,
     number: u64,
     ready: Arc<Notify>,
@@ -52,7 +53,7 @@ pub(super) struct Place {
 }
 
 impl HalfOpen {
-    pub(super) fn new(limits: AcceptLimits) -> Self {
+    pub(crate) fn new(limits: AcceptLimits) -> Self {
         Self {
             limits,
             places: Arc::default(),
@@ -61,7 +62,7 @@ impl HalfOpen {
 
     /// Returns a place for a connection from `origin`, or one in the line. `now` tells who had time
     /// for a handshake.
-    pub(super) fn enter(&self, origin: Origin, now: Instant) -> Place {
+    pub(crate) fn enter(&self, origin: Origin, now: Instant) -> Place {
         let guest = Guest {
             source: origin.source(),
             network: origin.network(),
@@ -90,13 +91,30 @@ impl Place {
     pub(super) async fn ready(&self) {
         while !self.has_place(Instant::now()) {
             // Meanwhile others may have had their time.
-            let _ = tokio::time::timeout(LOOK_AGAIN, self.ready.notified()).await;
+            let _ = timeout(LOOK_AGAIN, self.ready.notified()).await;
         }
     }
 
     fn has_place(&self, now: Instant) -> bool {
         let limits = &self.half_open.limits;
         self.half_open.lock().has_place(limits, self.number, now)
+    }
+
+    /// Does `work` once the connection has its place, for as long as it has it; `None` where it
+    /// gets none within `patience`, or a newcomer takes it.
+    pub(crate) async fn hold<T>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let working = async {
+            timeout(patience, self.ready()).await.ok()?;
+            Some(work.await)
+        };
+        tokio::select! {
+            done = working => done,
+            () = self.displaced() => None,
+        }
     }
 
     /// Waits until a newcomer takes the place.

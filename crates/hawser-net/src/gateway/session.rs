@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hawser_wire::Enrolment;
 
-use super::associate;
 use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
+use super::{associate, further};
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
 use crate::session::SessionHandle;
@@ -30,7 +30,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
         }
         tokio::select! {
             () = hand_over(&shared, &driver, peer, ends) => {}
-            () = associate(&shared, &driver) => {}
+            () = add_channels(&shared, &driver) => {}
         }
     } else {
         // It hears that trying again is of no use.
@@ -44,9 +44,12 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
     tokio::time::sleep(LAST_WORDS).await;
 }
 
-/// Takes its associations; never ends by itself.
-async fn associate(shared: &Shared, driver: &Driver) {
-    associate::serve(shared, driver).await;
+/// Takes its associations, and begins connections; never ends by itself.
+async fn add_channels(shared: &Shared, driver: &Driver) {
+    tokio::join!(
+        associate::serve(shared, driver),
+        further::serve(shared, driver)
+    );
     std::future::pending().await
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::association::Associations;
 use super::config::{Admission, GatewayConfig};
+use super::further_links::Further;
 use super::half_open::HalfOpen;
 use super::probe::Probing;
 use super::shares::Shares;
@@ -49,6 +50,8 @@ pub(super) struct Shared {
     pub(super) begun: watch::Sender<u64>,
     /// The UDP port, where there is one.
     pub(super) associations: OnceLock<Associations>,
+    /// The links that connections to clients may begin on, where that is wanted.
+    pub(super) further: OnceLock<Further>,
     /// Bytes that associations took when that was last added up.
     held_by_associations: AtomicU64,
 }
@@ -176,6 +179,7 @@ impl Shared {
             hand_over: watch::Sender::new(None),
             counters: Mutex::default(),
             associations: OnceLock::new(),
+            further: OnceLock::new(),
             held_by_associations: AtomicU64::new(0),
         }
     }

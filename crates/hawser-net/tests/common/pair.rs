@@ -164,6 +164,7 @@ impl Pair {
             express: self.options.express,
             transport: hawser_session::TransportChoice::default(),
             relay: None,
+            join_port: None,
         }
     }
 

@@ -4,7 +4,8 @@ use bytes::{Bytes, BytesMut};
 use hawser_types::{ChannelId, Permission, RecordNumber, SegmentNumber, StreamId, StreamOffset};
 use hawser_wire::{
     ChannelRole, ChunkFlags, ChunkHeader, Command, Enrolment, Frame, FrameIterator, Grant, Hello,
-    LinkRulesEntry, PathReport, StateFrame, TransportChoice, put_datagram, put_record_number,
+    LinkRulesEntry, MIN_JOIN_PORT, PathReport, StateFrame, TransportChoice, put_datagram,
+    put_record_number,
 };
 
 use super::contents::MAX_PATTERN;
@@ -128,6 +129,10 @@ fn put_commands(script: &mut Script<'_>, at: &mut CommandPosition, body: &mut By
 
 fn command(kind: u8, script: &mut Script<'_>) -> Command {
     let (stream, code) = (StreamId::new(script.number()), u32::from(script.byte()));
+    if kind == ACCEPTS_JOINS {
+        let port = script.short().max(MIN_JOIN_PORT);
+        return Command::AcceptsJoins { port };
+    }
     if kind >= SCHEDULERS {
         return Command::Scheduler { policy: code % 12 };
     }
@@ -182,6 +187,7 @@ fn command(kind: u8, script: &mut Script<'_>) -> Command {
 
 /// The kinds from here on were others once: inputs that were found then go on meaning the same.
 const SCHEDULERS: u8 = 250;
+const ACCEPTS_JOINS: u8 = 249;
 
 fn channel(script: &mut Script<'_>) -> ChannelId {
     ChannelId::new(script.number() as u32)

@@ -1,7 +1,7 @@
 //! The command stream: greetings, grants, resets, enrolment and the orderly end.
 
 use hawser_types::{ChannelId, Instant, LinkIndex};
-use hawser_wire::{ChunkHeader, Command, Enrolment, Hello};
+use hawser_wire::{ChunkHeader, Command, Enrolment, Hello, MIN_JOIN_PORT};
 
 use super::Session;
 use crate::channels::Channels;
@@ -39,6 +39,16 @@ impl Session {
     pub fn give_up_grant(&mut self, now: Instant, channel: ChannelId) {
         self.command(&Command::ChannelClosed { channel });
         self.schedule(now);
+    }
+
+    /// Tells the gateway that connections of its own may join at this TCP port of the addresses
+    /// that this client's connections come from. For clients, once; a port below
+    /// [`MIN_JOIN_PORT`] is not told.
+    pub fn accept_joins(&mut self, now: Instant, port: u16) {
+        if port >= MIN_JOIN_PORT {
+            self.command(&Command::AcceptsJoins { port });
+            self.schedule(now);
+        }
     }
 
     /// True if records may go out unsealed: this side and the peer both allow it.
@@ -180,6 +190,9 @@ impl Session {
             Command::DatagramPort { port } if self.side == Side::Client => {
                 self.events.push(Event::DatagramPort(port));
             }
+            Command::AcceptsJoins { port } if self.side == Side::Gateway => {
+                self.events.push(Event::JoinsAccepted(port));
+            }
             Command::Associate { channel, transport } if self.side == Side::Gateway => {
                 self.on_associate(now, channel, transport)?;
             }
@@ -189,6 +202,7 @@ impl Session {
             | Command::LinkRules(_)
             | Command::Scheduler { .. }
             | Command::DatagramPort { .. }
+            | Command::AcceptsJoins { .. }
             | Command::Associate { .. } => {
                 return Err(PeerFault::Misbehaved(Misbehaviour::WrongSide));
             }

@@ -61,6 +61,7 @@ fn examples() -> Vec<Command> {
             transport: TransportChoice::Auto,
         },
         Command::Scheduler { policy: 300 },
+        Command::AcceptsJoins { port: 7450 },
     ]
 }
 
@@ -139,6 +140,29 @@ fn the_wish_for_a_scheduler_has_these_golden_bytes() {
 }
 
 #[test]
+fn that_joins_are_accepted_has_these_golden_bytes() {
+    let mut bytes = BytesMut::new();
+    let port = Command::AcceptsJoins {
+        port: MIN_JOIN_PORT,
+    };
+    port.encode(&mut bytes);
+    assert_eq!(bytes, &b"\x0f\x02\x44\x00"[..]);
+    let mut decoder = CommandDecoder::default();
+    decoder.push(&bytes);
+    assert_eq!(decoder.next_command(), Ok(Some(port)));
+}
+
+#[test]
+fn a_command_of_a_later_version_that_is_not_critical_is_skipped() {
+    let mut decoder = CommandDecoder::default();
+    decoder.push(&[0x3f, 2, 0x44, 0x00, ENROLLED | CRITICAL, 0]);
+    assert_eq!(decoder.next_command(), Ok(Some(Command::Enrolled)));
+    decoder.push(&[0x3f | CRITICAL, 0]);
+    let error = decoder.next_command().unwrap_err();
+    assert_eq!(error.reason, MalformedReason::UnknownCritical);
+}
+
+#[test]
 fn what_is_said_of_halves_and_closing_has_these_golden_bytes() {
     let stop = Command::Stop {
         stream: StreamId::new(70),
@@ -182,6 +206,8 @@ fn ports_and_transports_that_there_are_not_are_refused() {
     for bytes in [
         &[DATAGRAM_PORT, 1, 0][..],
         &[DATAGRAM_PORT, 4, 0x80, 1, 0, 0],
+        &[ACCEPTS_JOINS, 2, 0x43, 0xff],
+        &[ACCEPTS_JOINS, 4, 0x80, 1, 0, 0],
         &[ASSOCIATE, 2, 5, 3],
     ] {
         let mut decoder = CommandDecoder::default();

@@ -87,6 +87,9 @@ impl Door {
         if config.udp {
             gateway = gateway.taking_associations();
         }
+        if !config.further_links.is_empty() {
+            gateway = gateway.joining_clients(config.further_links.clone(), links.clone());
+        }
         let gateway = gateway.following(links);
         // Clients are let in meanwhile.
         let invite = match wish.lacks_invite(&store, &addresses) {

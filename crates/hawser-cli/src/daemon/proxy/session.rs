@@ -171,6 +171,7 @@ impl ClientMaker {
             express: self.session.express,
             transport: self.session.transport,
             relay: None,
+            join_port: None,
         })
     }
 

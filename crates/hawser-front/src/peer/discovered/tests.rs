@@ -286,6 +286,7 @@ fn client(
         express: true,
         transport: Default::default(),
         relay: None,
+        join_port: None,
     };
     let links = vec![Link::loopback("127.0.0.1".parse().unwrap())];
     let (_, links) = watch::channel(Arc::new(links));

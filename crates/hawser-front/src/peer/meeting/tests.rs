@@ -113,6 +113,7 @@ impl Scene {
             express: true,
             transport: Default::default(),
             relay: None,
+            join_port: None,
         }
     }
 

@@ -58,6 +58,7 @@ impl Client {
             express: true,
             transport: TransportChoice::Tcp,
             relay: None,
+            join_port: None,
         };
         let mut target = Vec::new();
         let host = Host::Ip((*order.target.ip()).into());

@@ -5,6 +5,7 @@ use std::env;
 use std::time::Duration;
 
 use hawser_session::SessionConfig;
+use hawser_types::LinkIndex;
 
 use super::*;
 use crate::client::{Client, ClientConfig};
@@ -122,6 +123,7 @@ async fn join_over_both(address: &str) {
         express: true,
         transport: hawser_session::TransportChoice::default(),
         relay: None,
+        join_port: None,
     };
     let client = Client::start(config, links);
     let joined = async {

@@ -9,7 +9,7 @@ use hawser_wire::{ChannelRole, Command};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
 use super::raw;
-use crate::{Misbehaviour, PeerFault, SessionConfig};
+use crate::{Event, Misbehaviour, PeerFault, SessionConfig};
 
 const MB: usize = 1_000_000;
 const BACKUP: Permission = Permission::Reserve(LimitedBy::Choice);
@@ -248,15 +248,39 @@ fn a_link_that_stalls_the_other_for_more_than_it_brings_is_found_out() {
 
 #[test]
 fn only_a_client_says_what_its_user_allows() {
+    is_refused_by_a_client(&Command::LinkRules(Vec::new()));
+}
+
+#[test]
+fn only_a_client_says_that_it_accepts_joins() {
+    is_refused_by_a_client(&Command::AcceptsJoins { port: 7450 });
+}
+
+fn is_refused_by_a_client(command: &Command) {
     let mut pair = Pair::new(SessionConfig::default());
     pair.sides[CLIENT].add_channel(pair.now, raw::spec(0, ChannelRole::Express, 1));
     let mut bytes = BytesMut::new();
     raw::HELLO.encode(&mut bytes);
-    Command::LinkRules(Vec::new()).encode(&mut bytes);
+    command.encode(&mut bytes);
     let record = raw::commands_at(0, &bytes);
     let result = pair.sides[CLIENT].handle_record(pair.now, ChannelId::new(0), record);
     let fault = PeerFault::Misbehaved(Misbehaviour::WrongSide);
     assert_eq!(result, Err(fault));
+}
+
+#[test]
+fn a_gateway_hears_at_which_port_its_client_accepts_joins() {
+    let mut pair = Pair::new(SessionConfig::default());
+    pair.add_channel(0, ChannelRole::Express, &link(1, 20, 20));
+    for port in [80, 7450] {
+        pair.sides[CLIENT].accept_joins(pair.now, port);
+    }
+    pair.run_for(200);
+    let mut told = pair.events[GATEWAY].iter();
+    // A service's port is not told.
+    let is_told = |event: &&Event| matches!(event, Event::JoinsAccepted(_));
+    assert_eq!(told.find(is_told), Some(&Event::JoinsAccepted(7450)));
+    assert_eq!(told.find(is_told), None);
 }
 
 fn open(pair: &mut Pair, from: usize) -> StreamId {

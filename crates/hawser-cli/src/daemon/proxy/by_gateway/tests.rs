@@ -112,6 +112,7 @@ async fn the_director_knows_of_the_gateway_before_anything_is_said_of_its_sessio
         express: true,
         transport: hawser_session::TransportChoice::default(),
         relay: None,
+        join_port: None,
     };
     let (_sender, links) = watch::channel(Arc::default());
     let client = Arc::new(Client::start(config, links));

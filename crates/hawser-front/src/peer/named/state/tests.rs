@@ -32,6 +32,7 @@ fn client(gateway: PublicKey, addresses: Vec<HostPort>) -> Arc<Client> {
         express: true,
         transport: Default::default(),
         relay: None,
+        join_port: None,
     };
     let link = Link::loopback(Ipv4Addr::LOCALHOST.into());
     let links = watch::channel(Arc::new(vec![link])).1;

@@ -1,0 +1,93 @@
+//! Channels that the gateway has begun.
+//!
+//! The gateway decides where one is lacking, and replaces those that are lost. So they are none of
+//! those that the keeper of their link plans for.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hawser_types::ChannelId;
+use hawser_wire::ChannelRole;
+
+use super::join::join_as;
+use super::shared::{Shared, keeps_connections};
+use crate::driver::Driver;
+use crate::links::Link;
+
+/// Joins with what the gateway offers, until the session ends; does nothing where that is not
+/// wanted.
+pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
+    let Some(port) = &shared.config.join_port else {
+        return;
+    };
+    let mut offers = port.take_for(&driver);
+    driver.with(|session, now| session.accept_joins(now, port.port()));
+    let mut links = shared.links.clone();
+    let mut rules = shared.rules.subscribe();
+    let mut changes = driver.changes();
+    let mut held: Vec<(ChannelId, Link)> = Vec::new();
+    let mut joining = FuturesUnordered::new();
+    while driver.closed().is_none() {
+        links.mark_unchanged();
+        rules.mark_unchanged();
+        changes.mark_unchanged();
+        let usable = shared.usable_links();
+        close_on_lost_links(&driver, &mut held, &usable);
+        tokio::select! {
+            Some(offered) = offers.next() => {
+                let has_room = held.len() + joining.len() < MAX_CHANNELS;
+                let mut links = usable.into_iter();
+                let link = links.find(|link| link.addresses.contains(&offered.local));
+                if let Some(link) = link.filter(|_| has_room) {
+                    joining.push(join(&shared, &driver, link, offered.stream));
+                }
+            }
+            Some(joined) = joining.next(), if !joining.is_empty() => held.extend(joined),
+            Ok(()) = links.changed() => {}
+            Ok(()) = rules.changed() => {}
+            changed = changes.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+/// Forgets channels that are lost, and closes those whose link is gone, has changed or is
+/// forbidden.
+fn close_on_lost_links(driver: &Driver, held: &mut Vec<(ChannelId, Link)>, usable: &[Link]) {
+    let live = driver.channels();
+    held.retain(|(channel, link)| {
+        let mut now = usable.iter().filter(|now| now.index == link.index);
+        let stays = now.any(|now| keeps_connections(now, link));
+        if !stays {
+            driver.drop_channel(*channel);
+        }
+        stays && live.contains(channel)
+    });
+}
+
+async fn join(
+    shared: &Shared,
+    driver: &Driver,
+    link: Link,
+    stream: tokio::net::TcpStream,
+) -> Option<(ChannelId, Link)> {
+    if let Err(error) = shared.socket_options().apply(&stream) {
+        tracing::debug!(%error, "the kernel refuses a socket option");
+    }
+    let remote = stream.peer_addr().ok();
+    match join_as(shared, driver, &link, ChannelRole::Bulk, stream).await {
+        Ok(channel) => {
+            tracing::info!(link = %link.name, ?remote, %channel, "joined the gateway's connection");
+            Some((channel, link))
+        }
+        Err(error) => {
+            tracing::debug!(link = %link.name, ?remote, %error, "no channel");
+            None
+        }
+    }
+}
+
+/// One for each further link of the gateway's and each link here, of a few.
+const MAX_CHANNELS: usize = 16;

@@ -1,0 +1,251 @@
+//! The port at which a client takes connections that its gateway begins.
+//!
+//! Whoever connects has to show first that it is the gateway of a session that lives: until then
+//! nothing is said, and nothing is kept but the bytes of one offer, in one of a few places.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hawser_session::seal::OfferEnds;
+use hawser_types::{NumberWindow, SessionId};
+use hawser_wire::{JOIN_OFFER_LENGTH, JoinOffer};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use crate::driver::Driver;
+use crate::gateway::{AcceptLimits, HalfOpen, Origin, accept_each};
+use crate::links::{self, Link};
+use crate::{bind, port_on_links};
+
+/// A TCP port, on each of a machine's links, at which gateways may begin connections of their
+/// clients' sessions. Dropping it closes the port; what has joined stays.
+#[derive(Debug)]
+pub struct JoinPort {
+    port: u16,
+    waiting: Arc<Waiting>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl JoinPort {
+    /// Listens at `port` of the links with these names, or of every usable one where there are no
+    /// names. `links` follows the machine's links. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The port is another program's, or may not be had.
+    pub fn open(
+        port: u16,
+        names: Vec<String>,
+        links: watch::Receiver<Arc<Vec<Link>>>,
+    ) -> io::Result<Self> {
+        let address = every_address(port)?;
+        let waiting = Arc::new(Waiting::default());
+        let serving = Arc::clone(&waiting);
+        let following = async move {
+            let wanted = |now: &[Link]| links::usable(now, &names);
+            let serve = |listener| listen(Arc::clone(&serving), listener);
+            port_on_links::follow(vec![address], links, wanted, serve).await;
+        };
+        Ok(Self {
+            port,
+            waiting,
+            task: tokio::spawn(following),
+        })
+    }
+
+    /// Number of the port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Takes connections of one session, for as long as what it returns is kept.
+    pub(super) fn take_for(&self, driver: &Driver) -> Offers {
+        self.waiting.add(driver)
+    }
+}
+
+impl Drop for JoinPort {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Connections to one session whose gateway has shown that it began them.
+#[derive(Debug)]
+pub(super) struct Offers {
+    id: SessionId,
+    arriving: mpsc::Receiver<Offered>,
+    waiting: Arc<Waiting>,
+}
+
+/// A connection that a session may be joined with.
+#[derive(Debug)]
+pub(super) struct Offered {
+    pub(super) stream: TcpStream,
+    /// This end's address.
+    pub(super) local: IpAddr,
+}
+
+impl Offers {
+    /// Waits for the next one. Can be dropped and called again without losing one.
+    pub(super) async fn next(&mut self) -> Option<Offered> {
+        self.arriving.recv().await
+    }
+}
+
+impl Drop for Offers {
+    fn drop(&mut self) {
+        self.waiting.lock().remove(&self.id);
+    }
+}
+
+/// The sessions that connections are taken for, and the places of connections that have shown
+/// nothing yet.
+#[derive(Debug)]
+struct Waiting {
+    sessions: Mutex<BTreeMap<SessionId, Session>>,
+    half_open: HalfOpen,
+}
+
+#[derive(Debug)]
+struct Session {
+    driver: Driver,
+    /// Numbers of the offers that have come.
+    numbers: NumberWindow<NUMBER_WORDS>,
+    sender: mpsc::Sender<Offered>,
+}
+
+impl Waiting {
+    fn add(self: &Arc<Self>, driver: &Driver) -> Offers {
+        let (sender, arriving) = mpsc::channel(QUEUE);
+        let session = Session {
+            driver: driver.clone(),
+            numbers: NumberWindow::default(),
+            sender,
+        };
+        self.lock().insert(driver.id(), session);
+        Offers {
+            id: driver.id(),
+            arriving,
+            waiting: Arc::clone(self),
+        }
+    }
+
+    /// Takes what a stranger says first, and gives the connection to its session if that proves
+    /// that the session's gateway began it.
+    async fn hear(&self, mut stream: TcpStream, gateway: SocketAddr) -> Result<(), Refused> {
+        let client = stream.local_addr().map_err(|_| Refused::Silent)?;
+        let mut bytes = [0; JOIN_OFFER_LENGTH];
+        let read = timeout(PATIENCE, stream.read_exact(&mut bytes)).await;
+        let (Ok(Ok(_)), Some(offer)) = (read, JoinOffer::decode(&bytes)) else {
+            return Err(Refused::Silent);
+        };
+        let sender = self.judge(&offer, OfferEnds { gateway, client })?;
+        let local = client.ip().to_canonical();
+        let sent = sender.try_send(Offered { stream, local });
+        sent.map_err(|_| Refused::TooMany)
+    }
+
+    /// Returns where a connection with this offer between these ends goes.
+    fn judge(&self, offer: &JoinOffer, ends: OfferEnds) -> Result<mpsc::Sender<Offered>, Refused> {
+        let mut sessions = self.lock();
+        let session = sessions.get_mut(&offer.session);
+        let session = session.ok_or(Refused::NoSession)?;
+        if !session.driver.keys().is_join_offer(offer, ends) {
+            return Err(Refused::Forged);
+        }
+        if !session.numbers.is_new(offer.number) {
+            return Err(Refused::Replayed);
+        }
+        session.numbers.insert(offer.number);
+        Ok(session.sender.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self {
+            sessions: Mutex::default(),
+            half_open: HalfOpen::new(AcceptLimits {
+                half_open: MAX_HALF_OPEN,
+                half_open_per_source: HALF_OPEN_PER_SOURCE,
+                ..AcceptLimits::default()
+            }),
+        }
+    }
+}
+
+/// Why a connection is closed, with nothing said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Refused {
+    #[error("no offer to join has come")]
+    Silent,
+    #[error("there is no such session")]
+    NoSession,
+    #[error("the offer is not the gateway's, or its addresses were translated")]
+    Forged,
+    #[error("the offer has come before")]
+    Replayed,
+    #[error("the session has too many of them")]
+    TooMany,
+}
+
+/// Accepts connections, for as long as the port is open.
+async fn listen(waiting: Arc<Waiting>, listener: TcpListener) {
+    let takes = |stream, remote: SocketAddr| {
+        let origin = Origin::Address(remote.ip());
+        let place = waiting.half_open.enter(origin, Instant::now());
+        let waiting = Arc::clone(&waiting);
+        tokio::spawn(async move {
+            let heard = place
+                .hold(LINE_PATIENCE, waiting.hear(stream, remote))
+                .await;
+            if let Err(problem) = heard.unwrap_or(Err(Refused::TooMany)) {
+                tracing::debug!(%remote, %problem, "a connection is refused");
+            }
+        });
+        ControlFlow::Continue(())
+    };
+    accept_each(listener, takes).await;
+}
+
+/// The address that stands for all of this machine, at a port that is free: sockets that share it
+/// would not notice that another program has it.
+fn every_address(port: u16) -> io::Result<SocketAddr> {
+    let (v6, v4) = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
+    let v6 = SocketAddr::from((v6, port));
+    match bind::listen(v6) {
+        Ok(_) => Ok(v6),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
+        // A machine may be without IPv6.
+        Err(_) => {
+            let v4 = SocketAddr::from((v4, port));
+            bind::listen(v4).map(|_| v4)
+        }
+    }
+}
+
+/// Time in which the gateway has to say what it came for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Time that a connection waits in line for a place at most.
+const LINE_PATIENCE: Duration = Duration::from_secs(10);
+/// Connections that have shown nothing, in all.
+const MAX_HALF_OPEN: usize = 32;
+/// Those of one IPv4 address or one IPv6 /64.
+const HALF_OPEN_PER_SOURCE: usize = 8;
+/// Connections of a session that wait to be joined with.
+const QUEUE: usize = 8;
+/// Offers that come out of their order are taken up to 64 numbers late.
+const NUMBER_WORDS: usize = 2;
