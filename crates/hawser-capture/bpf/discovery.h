@@ -61,7 +61,7 @@ struct attempt {
 	__u32 written;   /* 1: the SYN has left with the option */
 	__u32 repeated;  /* 1: nothing came in time, and the SYN went again without it */
 	__u32 asked;     /* when that was, in jiffies */
-	__u32 rejected;  /* 1: the server knew an older connection; the SYN goes again with the option */
+	__u32 rejected;  /* 1: the server knew an older connection; the SYN goes again with it */
 	__u16 port;
 	__u16 by_socket; /* 1: the socket itself was to say this, so its answer is kept for it */
 };

@@ -65,6 +65,9 @@ impl Packing<'_> {
             folder.join("usr/share/doc/hawser/copyright"),
             self.copyright()?,
         )?;
+        let changes = folder.join("usr/share/doc/hawser/changelog.Debian");
+        fs::write(&changes, self.changelog()?)?;
+        run(Command::new("gzip").arg("-9n").arg(&changes))?;
         for script in ["postinst", "prerm", "postrm"] {
             let to = format!("DEBIAN/{script}");
             put(&format!("contrib/debian/{script}"), &to)?;
@@ -97,7 +100,7 @@ impl Packing<'_> {
         )?;
         let size = size.split_whitespace().next().unwrap_or("0");
         let control = control
-            .replace("@VERSION@", &self.release.version)
+            .replace("@VERSION@", &self.version())
             .replace("@ARCHITECTURE@", &self.architecture)
             .replace("@DEPENDS@", &self.depends()?)
             .replace("@BUILD_ID@", &self.program.build_id)
@@ -111,7 +114,7 @@ impl Packing<'_> {
             .args(["-R", "u=rwX,go=rX"])
             .arg(folder))?;
         self.release.stamp(folder)?;
-        let file = format!("{name}_{}_{}.deb", self.release.version, self.architecture);
+        let file = format!("{name}_{}_{}.deb", self.version(), self.architecture);
         let file = self.packages.join(file);
         run(Command::new("dpkg-deb")
             .args(["--root-owner-group", "-Zxz", "--build"])
@@ -141,6 +144,22 @@ impl Packing<'_> {
         Ok(depends
             .context("dpkg-shlibdeps names no library")?
             .to_owned())
+    }
+
+    /// The packaging's own; the project's is `changelog.gz`.
+    fn changelog(&self) -> Result<String> {
+        let time = format!("@{}", self.release.time);
+        let date = said(Command::new("date").args(["--utc", "-R", "-d", &time]))?;
+        Ok(format!(
+            "hawser ({}) unstable; urgency=medium\n\n  * Build of the project itself.\n\n \
+             -- Hawser maintainers <maintainers@hawser.invalid>  {date}\n",
+            self.version()
+        ))
+    }
+
+    /// With the number of the packaging, which Debian wants.
+    fn version(&self) -> String {
+        format!("{}-1", self.release.version)
     }
 
     fn copyright(&self) -> Result<String> {

@@ -50,6 +50,7 @@ use enrolled::Enrolled;
 use scopes::Scopes;
 
 /// Runs the proxy until it is asked to end.
+// long: the parts of the daemon, in the order in which they begin.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let setup = &setup
         .with_transport(args.transport)

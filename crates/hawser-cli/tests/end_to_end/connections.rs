@@ -1,5 +1,7 @@
 //! Connection mode over two real links, to a server in another network namespace.
 
+// long: the two links and the server that all these tests share stand below them.
+
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
