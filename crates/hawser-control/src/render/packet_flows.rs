@@ -228,7 +228,7 @@ real-time  dsl 67% lte 33%
             reasons(&flow()),
             "PACKETS udp from 10.83.0.2:40000 to video.example.org:443 for 1m 15s: 10 packets \
              sent, as real-time, each where it arrives first. dsl: 3.00 kB sent, 1.00 MB received; \
-             9 packets since the flow was there; 1 packet since the packet would arrive there \
+             9 packets because the flow was there; 1 packet because the packet would arrive there \
              first. lte: 500 kB received. 3 packets dropped since a queue stood. 2 packets lost on \
              the way here. 1 packet late."
         );

@@ -89,9 +89,12 @@ async fn connections_to_vouched_ports_of_the_name_go_by_a_session_or_nowhere() {
     );
     // Not every resolver knows that one.
     assert!(scene.connect("localhost.:443").await.is_some());
-    for to in ["localhost:444", "127.0.0.1:443", "www.localhost:443"] {
+    for to in ["localhost:444", "127.0.0.1:444", "www.localhost:443"] {
         assert_eq!(scene.connect(to).await, None, "{to}");
     }
+    // The name has led there.
+    let by_address = scene.connect("127.0.0.1:443").await;
+    assert_eq!(by_address, Some(DialError::ConnectionRefused));
     // The user's own word counts more than what the user asked for in general.
     let direct = Rule {
         then: Action {
