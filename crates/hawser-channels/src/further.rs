@@ -157,7 +157,7 @@ impl FurtherChannels {
             state.is_wanted = true;
             return;
         }
-        if self.has_room() {
+        if self.make_room() {
             let state = PairState {
                 plan: ChannelKeeper::new(now, false, None),
                 is_wanted: true,
@@ -168,9 +168,9 @@ impl FurtherChannels {
         }
     }
 
-    /// Makes room for one more pair, if there is none. Where nobody has joined is remembered: it is
-    /// not tried anew.
-    fn has_room(&mut self) -> bool {
+    /// Makes room for one more pair, if there is none, and returns whether there is some now. Where
+    /// nobody has joined is remembered: it is not tried anew.
+    fn make_room(&mut self) -> bool {
         if self.pairs.len() >= MAX_PAIRS {
             let mut of_no_use = self.pairs.iter().filter(|(_, state)| state.is_over());
             let pair = of_no_use.next().map(|(pair, _)| *pair);

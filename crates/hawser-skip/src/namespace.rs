@@ -3,6 +3,7 @@
 
 use std::env;
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 
@@ -134,6 +135,17 @@ impl Neighbour {
             .status()
             .unwrap();
         assert!(status.success(), "ip {arguments} in the neighbour");
+    }
+
+    /// Loads these rules of nftables there; fails with what `nft` says.
+    pub fn nft(&self, rules: &[u8]) -> Result<(), String> {
+        let mut nft = self.command("nft");
+        nft.args(["-f", "-"]).stdin(Stdio::piped());
+        let mut nft = nft.stderr(Stdio::piped()).spawn().unwrap();
+        nft.stdin.take().unwrap().write_all(rules).unwrap();
+        let ended = nft.wait_with_output().unwrap();
+        let says = String::from_utf8_lossy(&ended.stderr).into_owned();
+        ended.status.success().then_some(()).ok_or(says)
     }
 }
 

@@ -1,8 +1,5 @@
 //! A gateway on two networks, of which its client reaches only one by itself.
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use hawser_skip::namespace::{Neighbour, in_namespace, ip, within};
 
 use super::connections::{add_link, serve_there};
@@ -191,16 +188,8 @@ impl Net {
 
 /// Has a firewall drop what would begin a connection to the gateway on its second network.
 fn close(host: &Neighbour) -> Result<(), String> {
-    let mut nft = host.command("nft");
-    nft.args(["-f", "-"]).stdin(Stdio::piped());
-    let mut nft = nft.stderr(Stdio::piped()).spawn().unwrap();
-    nft.stdin.take().unwrap().write_all(RULES).unwrap();
-    let ended = nft.wait_with_output().unwrap();
-    let says = String::from_utf8_lossy(&ended.stderr);
-    match ended.status.success() {
-        true => Ok(()),
-        false => Err(format!("no firewall here: {says}")),
-    }
+    let loaded = host.nft(RULES);
+    loaded.map_err(|says| format!("no firewall here: {says}"))
 }
 
 /// The TCP sockets of this namespace, as the kernel lists them.

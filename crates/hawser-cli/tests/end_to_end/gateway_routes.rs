@@ -1,9 +1,6 @@
 //! Gateways that are reached by unusual routes: at an address of another interface, and by two
 //! links from behind one address.
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 use super::connections::{add_link, serve_there};
@@ -97,16 +94,8 @@ fn translate(router: &Neighbour) -> Result<(), String> {
         .args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
         .status();
     assert!(forward.unwrap().success());
-    let mut nft = router.command("nft");
-    nft.args(["-f", "-"]).stdin(Stdio::piped());
-    let mut nft = nft.stderr(Stdio::piped()).spawn().unwrap();
-    nft.stdin.take().unwrap().write_all(RULES).unwrap();
-    let ended = nft.wait_with_output().unwrap();
-    let says = String::from_utf8_lossy(&ended.stderr);
-    match ended.status.success() {
-        true => Ok(()),
-        false => Err(format!("no address translation here: {says}")),
-    }
+    let loaded = router.nft(RULES);
+    loaded.map_err(|says| format!("no address translation here: {says}"))
 }
 
 fn serve_origin(host: &Neighbour) {
