@@ -68,10 +68,28 @@ struct Tally {
     ignored: u64,
     /// Tests that passed without having tested anything, and why.
     skipped: BTreeMap<String, String>,
+    /// The first lines of what each failed test said.
+    said: BTreeMap<String, Vec<String>>,
+    /// The failed test whose words are being read.
+    saying: Option<String>,
 }
 
 impl Tally {
     fn read(&mut self, line: &str) {
+        if let Some(name) = line
+            .strip_prefix("---- ")
+            .and_then(|rest| rest.strip_suffix(" stdout ----"))
+        {
+            self.said.insert(name.to_owned(), Vec::new());
+            self.saying = Some(name.to_owned());
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.saying = None;
+        } else if let Some(said) = self.saying.as_ref().and_then(|it| self.said.get_mut(it))
+            && said.len() < SAID
+            && !line.is_empty()
+        {
+            said.push(line.to_owned());
+        }
         if let Some(rest) = line.strip_prefix("test result: ") {
             let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
             // Nothing is filtered out here: this is a test that ran its own program once more.
@@ -108,12 +126,21 @@ impl std::fmt::Display for Tally {
         for (name, reason) in &self.skipped {
             write!(f, "\n  skipped {name}: {reason}")?;
         }
+        for (name, said) in &self.said {
+            write!(f, "\n  failed {name}:")?;
+            for line in said {
+                write!(f, "\n    {line}")?;
+            }
+        }
         Ok(())
     }
 }
 
 /// Names the file to which a test that cannot run appends `SKIPPED: <test name>: <reason>`.
 const SKIP_LOG: &str = "HAWSER_SKIP_LOG";
+/// Lines of a failed test that stand once more at the end: those of its panic, and some of what
+/// follows.
+const SAID: usize = 12;
 
 #[cfg(test)]
 mod tests {
@@ -137,6 +164,34 @@ mod tests {
             "all together: 3 passed, 2 failed, 1 ignored, 1 skipped\n  \
              skipped lab::black_hole: needs namespaces: no permission"
         );
+    }
+
+    #[test]
+    fn what_failed_tests_said_stands_at_the_end() {
+        let mut tally = Tally::default();
+        let begin = [
+            "test lab::black_hole ... FAILED",
+            "failures:",
+            "",
+            "---- lab::black_hole stdout ----",
+            "",
+            "thread 'lab::black_hole' panicked at lab.rs:7:5:",
+        ];
+        let end = ["", "failures:", "    lab::black_hole"];
+        let long = (1..100).map(|_| "stack");
+        for line in begin.into_iter().chain(long).chain(end) {
+            tally.read(line);
+        }
+        tally
+            .read("test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
+        let said = tally.to_string();
+        let said: Vec<_> = said.lines().collect();
+        assert_eq!(said[1], "  failed lab::black_hole:");
+        assert_eq!(
+            said[2],
+            "    thread 'lab::black_hole' panicked at lab.rs:7:5:"
+        );
+        assert_eq!((said.len(), said[13]), (2 + SAID, "    stack"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Capability in the handshake, between two namespaces.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
 use hawser_capture::{Announcement, Bonds, CaptureError, Discovery, Outcome};
@@ -153,9 +153,13 @@ fn a_port_that_the_server_still_knows_from_before_is_asked_again() {
     for (to, port) in servers().into_iter().zip(40_001..) {
         // The server closes first, and keeps the ports for a minute.
         let mut old = beginning_at(1 << 30, port, to);
-        drop(listener.accept().unwrap());
+        let (accepted, _) = listener.accept().unwrap();
+        // Not by dropping: a program that another test starts holds the connection until it runs.
+        accepted.shutdown(Shutdown::Write).unwrap();
         assert_eq!(old.read(&mut [0]).unwrap(), 0);
-        drop(old);
+        old.shutdown(Shutdown::Write).unwrap();
+        assert_eq!((&accepted).read(&mut [0]).unwrap(), 0);
+        drop((old, accepted));
         meeting.wire.segments(PORT);
         let there = Some(Announcement::There);
         meeting.client.set_everywhere(there).unwrap();

@@ -102,7 +102,14 @@ impl Meeting {
             .set_linger(Some(Duration::ZERO))
             .unwrap();
         drop(stream);
-        self.wire.segments(PORT)
+        // The reset waits for programs that other tests start: until they run they hold the
+        // connection, too.
+        let mut segments = Vec::new();
+        eventually("the connection is reset", || {
+            segments.extend(self.wire.segments(PORT));
+            segments.iter().any(|it| it.has(Flag::Reset))
+        });
+        segments
     }
 
     pub(crate) fn next(&mut self) -> Learnt {
