@@ -369,6 +369,13 @@ pub(crate) struct InviteArgs {
     /// How long the invite is valid, such as 30min or 24h
     #[arg(long, value_name = "DURATION", value_parser = time_to_live)]
     pub(crate) ttl: Option<Duration>,
+    /// Address that this invite tells the client to connect to, instead of those of `hawser serve`;
+    /// may be repeated
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) advertise: Vec<HostPort>,
+    /// Show the invite as a QR code, too, for a camera
+    #[arg(long)]
+    pub(crate) qr: bool,
 }
 
 /// Actions on a gateway's invites.

@@ -10,6 +10,7 @@ pub(crate) mod dashboard;
 mod events;
 mod far_reasons;
 pub(crate) mod gateway;
+pub(crate) mod group_socket;
 mod guard;
 pub(crate) mod handshake;
 mod link_books;
@@ -42,17 +43,16 @@ use tokio::time::MissedTickBehavior;
 
 use crate::setup::asked_to_end;
 use lock::Lock;
+use server::For;
+pub(crate) use server::SOCKET;
 use state::State;
 use subject::Subject;
-
-/// The file name of the control socket in the state directory.
-pub(crate) const SOCKET: &str = "control.sock";
 
 /// A daemon in its state directory; dropping it removes the socket and lets the next one start.
 pub(crate) struct Daemon {
     state: Arc<State>,
     tasks: Vec<JoinHandle<()>>,
-    _socket: server::SocketFile,
+    _sockets: Vec<server::SocketFile>,
     _lock: Lock,
 }
 
@@ -64,16 +64,29 @@ impl Daemon {
         let lock = Lock::take(folder, role)?;
         let (listener, socket) = server::listen(&folder.file(SOCKET))?;
         let state = Arc::new(State::new(role));
-        let tasks = vec![
-            tokio::spawn(server::serve(listener, Arc::clone(&state))),
+        let mut sockets = vec![socket];
+        let mut tasks = vec![
+            tokio::spawn(server::serve(listener, For::Owner, Arc::clone(&state))),
             tokio::spawn(keep_record(Arc::clone(&state))),
             tokio::spawn(events::watch(Arc::clone(&state))),
             tokio::spawn(thread_memory::trim_regularly()),
         ];
+        match group_socket::listen(folder) {
+            Ok(Some((listener, socket))) => {
+                sockets.push(socket);
+                let serve = server::serve(listener, For::Group, Arc::clone(&state));
+                tasks.push(tokio::spawn(serve));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let group = group_socket::GROUP;
+                tracing::warn!("the group {group} can't ask this daemon: {error:#}");
+            }
+        }
         Ok(Self {
             state,
             tasks,
-            _socket: socket,
+            _sockets: sockets,
             _lock: lock,
         })
     }

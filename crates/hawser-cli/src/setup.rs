@@ -23,6 +23,8 @@ pub(crate) struct Setup {
     pub(crate) state: StateDir,
     /// The file that the configuration was read from, or would have been.
     pub(crate) config_file: ConfigFile,
+    /// Somebody reads along, and has not asked for a log.
+    pub(crate) is_at_terminal: bool,
 }
 
 /// The user has asked for something that makes no sense: the program ends with 2, as after a
@@ -46,10 +48,15 @@ impl Setup {
                 "{level},netlink_packet_route=error,aya=warn,aya_obj=warn"
             )),
         };
+        let is_asked_for = global.log.is_some() || std::env::var_os("HAWSER_LOG").is_some();
+        let is_at_terminal =
+            io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(io::stderr);
         match global.log_format.unwrap_or_default() {
+            // Neither when nor where it comes from helps whoever watches.
+            LogFormat::Text if is_at_terminal => log.without_time().with_target(false).init(),
             LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
             LogFormat::Json => log.json().init(),
         }
@@ -64,6 +71,7 @@ impl Setup {
             config,
             state,
             config_file,
+            is_at_terminal,
         })
     }
 }

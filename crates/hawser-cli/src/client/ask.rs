@@ -4,14 +4,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use hawser_control::{ErrorReason, LineDecoder, Request, Response, encode};
 use hawser_net::store::StateDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use crate::commands::receive;
-use crate::daemon::SOCKET;
+use crate::daemon::{SOCKET, group_socket};
 use crate::setup::{Usage, show};
 
 /// A connection to a daemon's control socket.
@@ -30,7 +30,15 @@ impl Conversation {
                 return Ok(Some(Self { stream, decoder }));
             }
         }
-        Ok(None)
+        if !StateDir::resolve(None).is_ok_and(|own| own.path() == state.path()) {
+            return Ok(None);
+        }
+        // Without a daemon of the user's own, the machine's.
+        let Some(stream) = connect(&group_socket::path()).await.map_err(of_group)? else {
+            return Ok(None);
+        };
+        let decoder = LineDecoder::new();
+        Ok(Some(Self { stream, decoder }))
     }
 
     /// As [`Conversation::begin`]; says what to do where no daemon runs.
@@ -119,6 +127,18 @@ fn ended(error: io::Error) -> anyhow::Error {
     match error.kind() {
         BrokenPipe | ConnectionReset => DaemonEnded.into(),
         _ => error.into(),
+    }
+}
+
+/// Says who may ask the daemon of the machine.
+fn of_group(error: anyhow::Error) -> anyhow::Error {
+    let group = group_socket::GROUP;
+    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::PermissionDenied) => anyhow!(
+            "the daemon of this machine answers root, and members of the group {group}: `sudo \
+             usermod -aG {group} USER` adds one, from the next login on"
+        ),
+        _ => error,
     }
 }
 

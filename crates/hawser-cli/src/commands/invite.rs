@@ -8,10 +8,14 @@ use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::store::{GatewayStore, PendingInvite, StateDir};
 use hawser_net::unix_time::UnixTime;
+use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
 use serde_json::{Value, json};
 
 use crate::args::{InviteAction, InviteArgs};
-use crate::daemon::gateway::door::{ADDRESSES, DEFAULT_TTL, new_invite};
+use crate::daemon::gateway::door::{
+    ADDRESSES, DEFAULT_TTL, all_private, leads_nowhere, new_invite, told,
+};
 use crate::daemon::gateway::found::with_found;
 use crate::setup::{Setup, show, show_json};
 
@@ -20,19 +24,44 @@ pub(crate) async fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<(
     let state = gateway_state(setup)?;
     let store = GatewayStore::open(state)?;
     match &args.action {
-        None => make(state, &store, args.ttl.unwrap_or(DEFAULT_TTL)).await,
+        None => make(state, &store, args).await,
         Some(InviteAction::List(table)) => list(&store, table.json),
         Some(InviteAction::Revoke { id }) => revoke(&store, *id),
     }
 }
 
-/// Makes one that carries the addresses that the last `hawser serve` has advertised, and what
-/// their names lead to.
-async fn make(state: &StateDir, store: &GatewayStore, ttl: Duration) -> anyhow::Result<()> {
+/// Makes one that carries the addresses of `--advertise`, else those that the last `hawser serve`
+/// has advertised, and what their names lead to.
+async fn make(state: &StateDir, store: &GatewayStore, args: &InviteArgs) -> anyhow::Result<()> {
     let gateway = state.identity()?.public();
-    let addresses = with_found(&addresses(state)?).await;
+    let advertised = addresses(state)?;
+    let addresses = match args.advertise.is_empty() {
+        true => advertised,
+        false => told(&args.advertise, advertised.first().map(HostPort::port))?,
+    };
+    let addresses = with_found(&addresses).await;
+    let ttl = args.ttl.unwrap_or(DEFAULT_TTL);
     let invite = new_invite(store, gateway, addresses, ttl)?;
-    show(&format!("{}\n", invite.to_line().as_str()))
+    let line = invite.to_line();
+    if args.qr {
+        show(&in_dots(line.as_bytes())?)?;
+    }
+    show(&format!("{}\n", line.as_str()))?;
+    if let Some(private) = all_private(invite.addresses()) {
+        tracing::warn!("{}", leads_nowhere(private));
+    }
+    Ok(())
+}
+
+/// A QR code with its margin, two rows of dots in each line of text: right on terminals that write
+/// light on dark, and the other way round elsewhere, which cameras take as well.
+fn in_dots(bytes: &[u8]) -> anyhow::Result<String> {
+    let code = QrCode::with_error_correction_level(bytes, EcLevel::L);
+    let code = code.context("the invite is too long for a QR code")?;
+    let mut picture = code.render::<Dense1x2>();
+    picture.dark_color(Dense1x2::Light);
+    picture.light_color(Dense1x2::Dark);
+    Ok(picture.build() + "\n")
 }
 
 fn revoke(store: &GatewayStore, id: PublicKey) -> anyhow::Result<()> {
@@ -44,7 +73,7 @@ fn list(store: &GatewayStore, json: bool) -> anyhow::Result<()> {
     let now = UnixTime::now();
     let invites = store.invites();
     if json {
-        let invites: Vec<Value> = invites.iter().map(|it| told(it, now)).collect();
+        let invites: Vec<Value> = invites.iter().map(|it| described(it, now)).collect();
         return show_json(&json!({ "invites": invites }));
     }
     if invites.is_empty() {
@@ -77,7 +106,7 @@ fn list(store: &GatewayStore, json: bool) -> anyhow::Result<()> {
 }
 
 /// An invite for programs that read the list.
-fn told(invite: &PendingInvite, now: UnixTime) -> Value {
+fn described(invite: &PendingInvite, now: UnixTime) -> Value {
     let valid_for = invite.is_open(now).then(|| invite.expires.since(now));
     json!({
         "id": invite.key.to_string(),

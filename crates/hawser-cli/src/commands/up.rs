@@ -3,6 +3,7 @@
 // long: the parts of the daemon, each begun and ended once.
 
 mod enrolled;
+mod greeting;
 mod scopes;
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ use crate::daemon::web::Web;
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links};
 use enrolled::Enrolled;
+use greeting::Greeting;
 use scopes::Scopes;
 
 /// Runs the proxy until it is asked to end.
@@ -129,7 +131,7 @@ fn target(
     if target.is_none() && is_needed {
         return Err(Usage(scopes::LAN_WITHOUT_GATEWAY.to_owned()).into());
     }
-    if target.is_none() && !args.direct {
+    if target.is_none() && !args.direct && !setup.is_at_terminal {
         tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
     }
     Ok(target)
@@ -263,6 +265,7 @@ impl Serving<'_> {
         };
         let port = Port {
             daemon,
+            greeting: self.setup.is_at_terminal.then(|| self.greeting(&proxy)),
             proxy,
             subject,
             datagrams: self.reserved.guarding(datagrams),
@@ -291,6 +294,17 @@ impl Serving<'_> {
         direct.finish().await;
         agent.end().await;
         served
+    }
+
+    fn greeting(&self, proxy: &ProxyConfig) -> Greeting {
+        Greeting {
+            links: self.links.clone(),
+            wanted: self.config.up.links.clone(),
+            gateway: self.gateway.map(|it| Arc::clone(&it.client)),
+            programs: self.programs.cloned(),
+            listen: proxy.listen,
+            has_password: proxy.credentials.is_some(),
+        }
     }
 
     /// Adds to a dialer what else there is.
@@ -453,6 +467,8 @@ impl Serving<'_> {
 /// The proxy port, and what is shown of it.
 struct Port<'a> {
     daemon: &'a Daemon,
+    /// For whoever has started it by hand.
+    greeting: Option<Greeting>,
     proxy: ProxyConfig,
     subject: ClientSubject,
     datagrams: Arc<dyn DatagramPorts>,
@@ -474,8 +490,21 @@ impl Port<'_> {
         self.subject.proxy = server.counters();
         self.daemon.show(self.subject);
         self.daemon.set_listen(listen);
-        tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP");
-        server.run(self.daemon.asked_to_end()).await;
+        let greet = async {
+            match self.greeting {
+                Some(greeting) => Greeting { listen, ..greeting }.say().await,
+                None => tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP"),
+            }
+        };
+        let ended = self.daemon.asked_to_end();
+        tokio::pin!(ended);
+        let greeted = async {
+            tokio::select! {
+                () = greet => ended.await,
+                () = &mut ended => {}
+            }
+        };
+        server.run(greeted).await;
         Ok(())
     }
 }

@@ -29,14 +29,24 @@ impl Drop for SocketFile {
 ///
 /// Only the holder of the directory's lock may call this.
 pub(super) fn listen(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
+    listen_with(path, |at| {
+        let socket = private_socket()?;
+        socket.bind(at)?;
+        Ok(socket)
+    })
+}
+
+/// Likewise with a socket that `bind` makes.
+pub(super) fn listen_with(
+    path: &Path,
+    bind: impl FnOnce(&Path) -> std::io::Result<UnixSocket>,
+) -> anyhow::Result<(UnixListener, SocketFile)> {
     // The socket is made under another name and then renamed, so that clients that find it are
     // answered.
     let fresh = path.with_extension("new");
     let _ = std::fs::remove_file(&fresh);
     let open = || -> std::io::Result<UnixListener> {
-        let socket = private_socket()?;
-        socket.bind(&fresh)?;
-        let listener = socket.listen(BACKLOG)?;
+        let listener = bind(&fresh)?.listen(BACKLOG)?;
         std::fs::rename(&fresh, path)?;
         Ok(listener)
     };
@@ -57,8 +67,17 @@ fn private_socket() -> std::io::Result<UnixSocket> {
     Ok(socket)
 }
 
+/// Whom a socket is for, who could open it.
+#[derive(Clone, Copy)]
+pub(super) enum For {
+    /// The daemon's own user, and root.
+    Owner,
+    /// Everybody whom the file system lets open it.
+    Group,
+}
+
 /// Answers for as long as the daemon lives.
-pub(super) async fn serve(listener: UnixListener, state: Arc<State>) {
+pub(super) async fn serve(listener: UnixListener, whom: For, state: Arc<State>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // Others wait in the socket's queue until there is a place.
@@ -66,7 +85,7 @@ pub(super) async fn serve(listener: UnixListener, state: Arc<State>) {
             return;
         };
         match listener.accept().await {
-            Ok((stream, _)) if is_trusted(&stream) => {
+            Ok((stream, _)) if matches!(whom, For::Group) || is_trusted(&stream) => {
                 let state = Arc::clone(&state);
                 tokio::spawn(async move {
                     let _place = place;
@@ -194,6 +213,8 @@ async fn say(stream: &mut UnixStream, response: &Response) -> std::io::Result<()
     }
 }
 
+/// The file name of a control socket.
+pub(crate) const SOCKET: &str = "control.sock";
 /// Connections that wait for a place; the kernel may allow fewer.
 const BACKLOG: u32 = 128;
 /// Some wait for events all the time.

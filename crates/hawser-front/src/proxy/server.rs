@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::config::ProxyConfig;
 use super::context::{Context, Ends};
@@ -95,7 +95,7 @@ impl<D: Dialer> ProxyServer<D> {
 
     /// Serves until `shutdown` is ready; then resets what is still open.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        info!(address = %self.address, "proxy port open");
+        debug!(address = %self.address, "proxy port open");
         let serve = |client: TcpStream, peer| {
             // The port may be open on all addresses; the kernel knows a connection by both its
             // ends.
@@ -114,7 +114,7 @@ impl<D: Dialer> ProxyServer<D> {
             }
         };
         accept_all(&self.listener, &self.context, serve, shutdown).await;
-        info!(address = %self.address, "proxy port closed");
+        debug!(address = %self.address, "proxy port closed");
     }
 }
 

@@ -92,7 +92,7 @@ impl Keeper {
         self.has_told_failure = false;
         match self.shared.config.relay {
             Some(_) => tracing::info!(%id, "UDP passes between the hosts, past the gateway"),
-            None => tracing::info!(%id, "an association with the gateway stands"),
+            None => tracing::debug!(%id, "an association with the gateway stands"),
         }
         self.publish(None);
     }

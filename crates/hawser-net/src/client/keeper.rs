@@ -198,7 +198,7 @@ impl LinkKeeper {
         self.remote = Some(remote);
         self.broken_since = None;
         self.shared.note_reached(remote, false);
-        tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
+        tracing::debug!(link = %self.link.name, %remote, ?role, %channel, "joined");
         self.publish(None);
     }
 

@@ -91,7 +91,7 @@ async fn read(shared: Weak<Shared>, id: ChannelId, channel: Arc<AssociationChann
 /// The association is over.
 fn lose(shared: &Weak<Shared>, id: ChannelId) {
     if let Some(shared) = shared.upgrade() {
-        tracing::info!(%id, "the association is over");
+        tracing::debug!(%id, "the association is over");
         shared.lose_channel(id);
     }
 }

@@ -54,16 +54,17 @@ impl Door {
         links: watch::Receiver<Arc<Vec<Link>>>,
         wish: InviteWish<'_>,
     ) -> anyhow::Result<Self> {
-        let told = told_addresses(config)?;
-        let is_found = told.is_empty() && config.listen.ip().is_unspecified();
+        // Checked before anything is opened.
+        let is_told = !told(&config.advertise, Some(config.listen.port().max(1)))?.is_empty();
+        let is_found = !is_told && config.listen.ip().is_unspecified();
         let identity = state.identity()?;
         let store = Arc::new(GatewayStore::open(state)?);
         let listener = hawser_net::bind::listen(config.listen)
             .with_context(|| format!("can't listen on {}", config.listen))?;
         let listen = listener.local_addr()?;
-        let addresses = match told.is_empty() {
-            true => own_addresses(listen).await?,
-            false => with_port(told, listen.port())?,
+        let addresses = match is_told {
+            true => told(&config.advertise, Some(listen.port()))?,
+            false => own_addresses(listen).await?,
         };
         remember_addresses(state, &addresses)?;
         store.limit_unused_invites(MAX_UNUSED_INVITES)?;
@@ -127,10 +128,7 @@ impl Door {
         if self.is_found
             && let Some(private) = all_private(invite.addresses())
         {
-            tracing::warn!(
-                "the invite leads to {private}, which clients elsewhere can't reach: if this \
-                 machine has a public address or name, start with --advertise ADDRESS"
-            );
+            tracing::warn!("{}", leads_nowhere(private));
         }
         Ok(())
     }
@@ -157,8 +155,16 @@ impl InviteWish<'_> {
     }
 }
 
+/// What is wrong with an invite to addresses of which the first is this one, and the remedy.
+pub(crate) fn leads_nowhere(private: &HostPort) -> String {
+    format!(
+        "the invite leads to {private}, which clients elsewhere can't reach: if this machine has a \
+         public address or name, give it with --advertise ADDRESS"
+    )
+}
+
 /// The first address, where all are ones of private networks.
-fn all_private(addresses: &[HostPort]) -> Option<&HostPort> {
+pub(crate) fn all_private(addresses: &[HostPort]) -> Option<&HostPort> {
     let is_private = |address: &HostPort| match address.socket_addr()?.ip().to_canonical() {
         IpAddr::V4(ip) => {
             let shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64;
@@ -203,23 +209,20 @@ pub(crate) async fn watch_peers(gateway: Weak<Gateway>, store: Arc<GatewayStore>
     }
 }
 
-/// Returns the addresses of `--advertise`, checked before anything is opened.
-fn told_addresses(config: &ServeConfig) -> anyhow::Result<Vec<hawser_config::HostPort>> {
-    let told = config.advertise.clone();
+/// Returns the addresses of `--advertise`; `port` is that of those without one.
+pub(crate) fn told(
+    advertise: &[hawser_config::HostPort],
+    port: Option<u16>,
+) -> anyhow::Result<Vec<HostPort>> {
     ensure!(
-        told.len() <= MAX_ADDRESSES,
+        advertise.len() <= MAX_ADDRESSES,
         "--advertise: an invite has at most {MAX_ADDRESSES} addresses, got {}",
-        told.len()
+        advertise.len()
     );
-    with_port(told.clone(), config.listen.port().max(1))?;
-    Ok(told)
-}
-
-fn with_port(told: Vec<hawser_config::HostPort>, port: u16) -> anyhow::Result<Vec<HostPort>> {
-    let read = |address: hawser_config::HostPort| {
-        HostPort::parse(&address.to_string(), Some(port)).context("--advertise")
+    let read = |address: &hawser_config::HostPort| {
+        HostPort::parse(&address.to_string(), port).context("--advertise")
     };
-    told.into_iter().map(read).collect()
+    advertise.iter().map(read).collect()
 }
 
 /// The address listened at, else every address of this machine that is not loopback, else

@@ -38,6 +38,7 @@ impl Stage {
             config: Config::parse("test", config.unwrap_or_default()).unwrap(),
             config_file: ConfigFile::resolve(config.map(|_| path), &state, true),
             state,
+            is_at_terminal: false,
         };
         let links = [link(2, "dsl"), link(3, "lte")];
         let (_, links) = watch::channel(Arc::new(links.to_vec()));
