@@ -6,6 +6,7 @@
 mod directory;
 mod enclosed;
 mod events;
+mod first_run;
 mod front;
 mod kill_switch;
 mod manual;
@@ -34,6 +35,7 @@ use shared::{link_name, network, socket_address};
 pub(crate) use directory::{DirectoryArgs, RegistrationArgs};
 pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
+pub(crate) use first_run::{SetupArgs, Undo, Whose, YesNo};
 pub(crate) use front::{DiscoveryArgs, FrontArgs, VouchedArgs, VoucherArgs};
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
@@ -141,6 +143,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Wait for files and write them into a directory
     Receive(ReceiveArgs),
+    /// Set this machine up, by four questions at most; or take that back
+    Setup(SetupArgs),
     /// Make an invite to this gateway; list invites, or revoke one
     Invite(InviteArgs),
     /// Print the voucher with which the owner of a web server publishes this machine's key

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod board;
 pub(crate) mod doctor;
 pub(crate) mod enclosed;
+pub(crate) mod first_run;
 pub(crate) mod invite;
 pub(crate) mod manual;
 pub(crate) mod peers;

@@ -20,7 +20,8 @@ use clap::Parser as _;
 use args::{Cli, Command};
 use client::{events, kill_switch, link, links, policy, status, streams, top, web, why};
 use commands::{
-    bench, doctor, enclosed, invite, manual, peers, receive, rule, run, send, serve, up, voucher,
+    bench, doctor, enclosed, first_run, invite, manual, peers, receive, rule, run, send, serve, up,
+    voucher,
 };
 use setup::Setup;
 
@@ -78,6 +79,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Run(args) => return run::run(setup, &args).await,
             Command::Send(args) => send::run(setup, &args).await,
             Command::Receive(args) => receive::run(setup, &args).await,
+            Command::Setup(args) => first_run::run(setup, &args).await,
             Command::Invite(args) => invite::invite(setup, &args).await,
             Command::Voucher(args) => voucher::run(setup, &args),
             Command::Peers(args) => peers::peers(setup, &args).await,

@@ -48,7 +48,7 @@ impl Place {
                 is_made: true,
             });
         }
-        if !rustix::process::geteuid().is_root() || state.path() != Path::new(STATE_OF_ROOT) {
+        if !rustix::process::geteuid().is_root() || !state.is_system() {
             return None;
         }
         let groups = fs::read_to_string("/etc/group").ok()?;
@@ -85,8 +85,10 @@ impl Place {
         listen_with(&self.folder.join(SOCKET), |at| {
             let socket = UnixSocket::new_stream()?;
             socket.bind(at)?;
-            // Nobody else can change names in this directory.
-            lchown(at, None, self.group)?;
+            // Nobody else can change names in this directory. A service may give nothing away.
+            if self.group.is_some() {
+                lchown(at, None, self.group)?;
+            }
             fs::set_permissions(at, fs::Permissions::from_mode(0o660))?;
             Ok(socket)
         })
@@ -103,7 +105,6 @@ fn number_of(group: &str, lines: &str) -> Option<u32> {
 
 /// As the package makes it, and `RuntimeDirectory=` of its units.
 const FOLDER: &str = "/run/hawser";
-const STATE_OF_ROOT: &str = "/var/lib/hawser";
 /// The group whose members may.
 pub(crate) const GROUP: &str = "hawser";
 

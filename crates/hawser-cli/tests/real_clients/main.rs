@@ -8,6 +8,7 @@ mod curl;
 mod dashboard;
 mod fronted;
 mod git;
+mod installed;
 mod many;
 mod network;
 mod nginx;

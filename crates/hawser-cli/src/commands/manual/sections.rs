@@ -44,11 +44,26 @@ fn list<'a>(text: &mut Roff, title: &str, lines: impl Iterator<Item = (&'a str, 
 }
 
 /// The page, a command line, and what it is for.
-const EXAMPLES: [(&str, &str, &str); 29] = [
+const EXAMPLES: [(&str, &str, &str); 32] = [
     (
         "hawser",
         "hawser up",
         "Open the proxy port 127.0.0.1:1080 on all links that are there.",
+    ),
+    (
+        "hawser-setup",
+        "hawser setup",
+        "Ask what has to be known, and start the service.",
+    ),
+    (
+        "hawser-setup",
+        "hawser setup --gateway @invite --metered wwan0 --capture system --boot yes",
+        "Ask nothing: enrol, keep wwan0 for when no other link works, and capture all programs.",
+    ),
+    (
+        "hawser-setup",
+        "hawser setup --undo boot",
+        "Stop the service, and start it no more by itself.",
     ),
     (
         "hawser",

@@ -165,17 +165,21 @@ pub(crate) fn leads_nowhere(private: &HostPort) -> String {
 
 /// The first address, where all are ones of private networks.
 pub(crate) fn all_private(addresses: &[HostPort]) -> Option<&HostPort> {
-    let is_private = |address: &HostPort| match address.socket_addr()?.ip().to_canonical() {
-        IpAddr::V4(ip) => {
-            let shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64;
-            Some(ip.is_private() || ip.is_link_local() || ip.is_loopback() || shared)
-        }
-        IpAddr::V6(ip) => {
-            Some(ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback())
-        }
-    };
-    let is_all = addresses.iter().all(|it| is_private(it).unwrap_or(false));
+    // Where a name leads is not known here.
+    let is_private = |it: &HostPort| it.socket_addr().is_some_and(|it| is_private(it.ip()));
+    let is_all = addresses.iter().all(is_private);
     addresses.first().filter(|_| is_all)
+}
+
+/// Whether hosts elsewhere can't reach this address.
+pub(crate) fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let is_shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64;
+            ip.is_private() || ip.is_link_local() || ip.is_loopback() || is_shared
+        }
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback(),
+    }
 }
 
 /// Makes an invite and keeps its public half.
@@ -330,7 +334,6 @@ mod tests {
         assert_eq!(first(&clouds).as_deref(), Some("10.0.0.5:7443"));
         assert_eq!(first(&["10.0.0.5:7443", "8.8.8.8:7443"]), None);
         assert_eq!(first(&["10.0.0.5:7443", "[2001:4860::1]:7443"]), None);
-        // Where a name leads is not known here.
         assert_eq!(first(&["10.0.0.5:7443", "gw.example:7443"]), None);
     }
 }

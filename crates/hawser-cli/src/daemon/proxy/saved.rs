@@ -3,14 +3,19 @@
 use std::path::Path;
 
 use hawser_types::LinkUse;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, Value, value};
 
 use crate::daemon::proxy::rules::CheckedChange;
 use crate::setup::Usage;
 use crate::toml_file::{Content, change, put, section_at_end};
 
-/// Sets a key of a section to a word.
-pub(crate) fn set(config: &Path, section: &str, key: &str, word: &str) -> anyhow::Result<()> {
+/// Sets a key of a section.
+pub(crate) fn set(
+    config: &Path,
+    section: &str,
+    key: &str,
+    value: impl Into<Value>,
+) -> anyhow::Result<()> {
     change(config, Content::Config, |document| {
         if !document.contains_key(section) {
             let new = section_at_end(document);
@@ -20,7 +25,7 @@ pub(crate) fn set(config: &Path, section: &str, key: &str, word: &str) -> anyhow
         let Some(table) = table else {
             return Err(other_form(config, section).into());
         };
-        put(table, key, word.into());
+        put(table, key, value.into());
         Ok(())
     })
 }

@@ -1,0 +1,78 @@
+use clap::{Args, ValueEnum};
+use hawser_config::{GatewaySource, HostPort};
+
+/// `hawser setup`.
+// long: what may be said on the command line in place of each answer.
+#[derive(Args, Debug)]
+pub(crate) struct SetupArgs {
+    /// Enrol with the gateway of this invite
+    #[arg(long, value_name = "URL|@FILE", group = "role")]
+    pub(crate) gateway: Option<GatewaySource>,
+    /// Go without a gateway, or stay with the one enrolled with before
+    #[arg(long, group = "role")]
+    pub(crate) no_gateway: bool,
+    /// Make this machine a gateway for others
+    #[arg(long, group = "role", conflicts_with_all = ["metered", "no_metered", "capture"])]
+    pub(crate) serve: bool,
+    /// With --serve: public address or name of this machine, for invites; may be repeated
+    #[arg(long, value_name = "HOST[:PORT]", requires = "serve")]
+    pub(crate) advertise: Vec<HostPort>,
+    /// This interface costs by the byte: use it only while no other works; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metered: Vec<String>,
+    /// No interface costs by the byte
+    #[arg(long, conflicts_with = "metered")]
+    pub(crate) no_metered: bool,
+    /// Whose connections use the links: programs that are told of the proxy port, those that go by
+    /// the desktop's proxy settings, or the system's, all of them, which needs root
+    #[arg(long, value_name = "proxy|desktop|system")]
+    pub(crate) capture: Option<Whose>,
+    /// Start now and whenever the machine starts, or the user logs in
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) boot: Option<YesNo>,
+    /// Ask nothing: what no flag says stays as it is, with proxy and, where systemd runs, boot
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Take back what earlier runs have done, the last step first: all, or the steps of one kind
+    #[arg(
+        long,
+        value_name = "STEP",
+        num_args = 0..=1,
+        default_missing_value = "all",
+        exclusive = true
+    )]
+    pub(crate) undo: Option<Undo>,
+}
+
+/// Whose connections use the links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Whose {
+    /// Programs that are told of the proxy port
+    Proxy,
+    /// Programs that go by the proxy settings of GNOME or KDE
+    Desktop,
+    /// All programs of this machine
+    System,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum YesNo {
+    Yes,
+    No,
+}
+
+/// Steps to take back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Undo {
+    /// Every step
+    All,
+    /// The service: it is stopped, and starts no more by itself
+    Boot,
+    /// The desktop's proxy settings
+    Desktop,
+    /// The configuration
+    Config,
+    /// The gateway is forgotten; it still has this machine on its list
+    Gateway,
+}

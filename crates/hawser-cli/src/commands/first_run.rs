@@ -1,0 +1,99 @@
+//! `hawser setup`: from a fresh installation to a program that runs, by four questions at most.
+
+mod desktop;
+mod questions;
+mod record;
+mod steps;
+mod systemd;
+
+use anyhow::Context as _;
+use hawser_net::links::LinkMonitor;
+
+use crate::args::{SetupArgs, Undo};
+use crate::setup::{Setup, show};
+use questions::{Answers, Ground, Role};
+use record::Record;
+use steps::Steps;
+
+/// Asks, does what was answered, and says how it is taken back; or takes it back.
+pub(crate) async fn run(setup: &Setup, args: &SetupArgs) -> anyhow::Result<()> {
+    setup.state.prepare()?;
+    let mut record = Record::open(&setup.state)?;
+    if let Some(which) = args.undo {
+        return undo(setup, &mut record, which);
+    }
+    let (_monitor, links) = LinkMonitor::start()
+        .await
+        .context("can't follow the links")?;
+    let ground = Ground::look(setup, &links.borrow());
+    let answers = Answers::find(args, &ground)?;
+    ground.check(&answers)?;
+    let mut steps = Steps {
+        setup,
+        record: &mut record,
+        lines: Vec::new(),
+    };
+    if let Role::Client {
+        gateway: Some(source),
+        ..
+    } = &answers.role
+    {
+        steps.enrol(source, links).await?;
+    }
+    steps.configure(&answers)?;
+    match answers.boot {
+        true => steps.start_at_boot(&answers)?,
+        false => steps.say_how_to_start(&answers),
+    }
+    if answers.desktop {
+        steps.tell_desktop()?;
+    }
+    let mut text = String::from("\nDone:\n");
+    for line in &steps.lines {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text.push_str(&next(&answers, &ground));
+    show(&text)
+}
+
+/// What to do with it.
+fn next(answers: &Answers, ground: &Ground) -> String {
+    let sudo = match ground.is_root {
+        true => "sudo ",
+        false => "",
+    };
+    let command = match &answers.role {
+        Role::Gateway { .. } => format!(
+            "`{sudo}hawser invite` prints an invite for a client, which takes it with `hawser \
+             setup`. Let TCP and UDP port 7443 through firewalls, also that of your provider."
+        ),
+        Role::Client { .. } if answers.is_captured => {
+            "Try: curl https://example.org/, then `hawser links`".to_owned()
+        }
+        Role::Client { .. } => {
+            "Try: curl -x socks5h://127.0.0.1:1080 https://example.org/, then `hawser links`"
+                .to_owned()
+        }
+    };
+    format!("{command}\n`{sudo}hawser setup --undo` takes all of this back.\n")
+}
+
+fn undo(setup: &Setup, record: &mut Record, which: Undo) -> anyhow::Result<()> {
+    let mut text = String::new();
+    let mut failed = None;
+    for step in record.newest_first(which) {
+        match steps::take_back(setup, &step) {
+            Ok(line) => {
+                text.push_str(&format!("{line}\n"));
+                record.forget(&step)?;
+            }
+            // The others are taken back all the same, and this one can be tried again.
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if text.is_empty() && failed.is_none() {
+        text.push_str("there is nothing to take back\n");
+    }
+    show(&text)?;
+    failed.map_or(Ok(()), Err)
+}

@@ -1,0 +1,131 @@
+//! What `hawser setup` has done, so that it can be taken back. Each step is written down before it
+//! is done.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use hawser_net::store::StateDir;
+use serde::{Deserialize, Serialize};
+
+use crate::args::Undo;
+
+/// A step, with what was there before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "kebab-case")]
+pub(super) enum Step {
+    /// Enrolled with the gateway of this key.
+    Gateway { key: String },
+    /// Changed the configuration.
+    Config {
+        file: PathBuf,
+        /// Its text before; none where there was no file.
+        before: Option<String>,
+        /// And after.
+        after: String,
+    },
+    /// Made a file of the service manager's.
+    Unit { file: PathBuf, of_user: bool },
+    /// Had the service manager start this at boot.
+    Boot { unit: String, of_user: bool },
+    /// Changed the desktop's proxy settings, which were these, as commands that set them.
+    Desktop { before: Vec<Vec<String>> },
+}
+
+impl Step {
+    fn is(&self, which: Undo) -> bool {
+        match which {
+            Undo::All => true,
+            Undo::Boot => matches!(self, Self::Boot { .. } | Self::Unit { .. }),
+            Undo::Desktop => matches!(self, Self::Desktop { .. }),
+            Undo::Config => matches!(self, Self::Config { .. }),
+            Undo::Gateway => matches!(self, Self::Gateway { .. }),
+        }
+    }
+}
+
+/// The steps that were not taken back, in their order.
+pub(super) struct Record {
+    path: PathBuf,
+    folder: PathBuf,
+    steps: Vec<Step>,
+}
+
+impl Record {
+    pub(super) fn open(state: &StateDir) -> anyhow::Result<Self> {
+        let path = state.file(FILE);
+        let steps = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)
+                .with_context(|| format!("{} can't be read", path.display()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        Ok(Self {
+            path,
+            folder: state.path().to_path_buf(),
+            steps,
+        })
+    }
+
+    /// Writes down a step that is done next; one that stands here already stays as it is.
+    pub(super) fn add(&mut self, step: Step) -> anyhow::Result<()> {
+        if self.steps.contains(&step) {
+            return Ok(());
+        }
+        self.steps.push(step);
+        self.write()
+    }
+
+    pub(super) fn newest_first(&self, which: Undo) -> Vec<Step> {
+        let its = self.steps.iter().rev().filter(|step| step.is(which));
+        its.cloned().collect()
+    }
+
+    pub(super) fn forget(&mut self, step: &Step) -> anyhow::Result<()> {
+        self.steps.retain(|it| it != step);
+        self.write()
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
+        let write = || -> io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+            serde_json::to_writer_pretty(&mut file, &self.steps)?;
+            file.as_file().sync_all()?;
+            file.persist(&self.path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("can't write {}", self.path.display()))
+    }
+}
+
+const FILE: &str = "setup.json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_kept_until_they_are_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        let gateway = Step::Gateway { key: "k".into() };
+        let boot = Step::Boot {
+            unit: "hawser-up.service".into(),
+            of_user: false,
+        };
+        let mut record = Record::open(&state).unwrap();
+        record.add(gateway.clone()).unwrap();
+        record.add(boot.clone()).unwrap();
+        record.add(gateway.clone()).unwrap();
+        let mut record = Record::open(&state).unwrap();
+        assert_eq!(
+            record.newest_first(Undo::All),
+            [boot.clone(), gateway.clone()]
+        );
+        assert_eq!(record.newest_first(Undo::Boot), std::slice::from_ref(&boot));
+        record.forget(&boot).unwrap();
+        let record = Record::open(&state).unwrap();
+        assert_eq!(record.newest_first(Undo::All), [gateway]);
+    }
+}

@@ -1,0 +1,98 @@
+//! The service manager: root's, or that of a user.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+/// `systemctl`, for root's services or for the user's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Systemd {
+    pub(super) of_user: bool,
+}
+
+impl Systemd {
+    /// Whether it answers; sd_booted(3) for root's.
+    pub(super) fn runs(self) -> bool {
+        match self.of_user {
+            false => Path::new("/run/systemd/system").is_dir(),
+            true => self.ask(&["is-system-running"]).is_ok_and(|said| {
+                // Anything but "offline" or nothing at all: "degraded" runs as well.
+                !matches!(said.trim(), "" | "offline" | "unknown")
+            }),
+        }
+    }
+
+    /// Whether it knows this unit.
+    pub(super) fn has(self, unit: &str) -> bool {
+        self.run(&["cat", unit]).is_ok()
+    }
+
+    /// Where units and drop-ins go that are not of a package.
+    pub(super) fn folder(self) -> anyhow::Result<PathBuf> {
+        match self.of_user {
+            false => Ok("/etc/systemd/system".into()),
+            true => {
+                let home = std::env::var_os("HOME").context("HOME is not set")?;
+                let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+                let config = config.filter(|path| path.is_absolute());
+                let config = config.unwrap_or_else(|| Path::new(&home).join(".config"));
+                Ok(config.join("systemd/user"))
+            }
+        }
+    }
+
+    /// Runs `systemctl`, and quotes it where it fails.
+    pub(super) fn run(self, arguments: &[&str]) -> anyhow::Result<()> {
+        let output = self.command(arguments).output();
+        let output = output.context("can't run systemctl")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("`{}` failed: {}", self.shown(arguments), said.trim());
+        }
+        Ok(())
+    }
+
+    /// The last line that a unit's program has logged, or how it is found.
+    pub(super) fn last_words(self, unit: &str) -> String {
+        let user = self.of_user.then_some("--user");
+        let mut command = Command::new("journalctl");
+        command
+            .args(user)
+            .args(["--no-pager", "--quiet", "--output=cat"]);
+        let output = command.args(["--lines=10", "--unit", unit]).output();
+        let said = output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+        let said = said.unwrap_or_default();
+        // Lines of the service manager's own say that it failed, and not why.
+        let of_program = said
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("hawser: "));
+        match (of_program, self.of_user) {
+            (Some(line), _) => line.to_owned(),
+            (None, true) => format!("`journalctl --user --unit {unit}` says why"),
+            (None, false) => format!("`journalctl --unit {unit}` says why"),
+        }
+    }
+
+    /// What it answers, whatever its exit code.
+    fn ask(self, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = self.command(arguments).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn command(self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("systemctl");
+        command.args(self.of_user.then_some("--user"));
+        command.arg("--no-ask-password").args(arguments);
+        command
+    }
+
+    fn shown(self, arguments: &[&str]) -> String {
+        let user = match self.of_user {
+            true => "--user ",
+            false => "",
+        };
+        format!("systemctl {user}{}", arguments.join(" "))
+    }
+}
