@@ -163,7 +163,7 @@ pub(crate) enum Command {
     Web(WebArgs),
     /// Watch and control the running daemon in the terminal
     Top(TopArgs),
-    /// Change how a link is used, until the daemon ends
+    /// Show a link, or change how it is used until the daemon ends
     Link(LinkArgs),
     /// Show or change how the running daemon chooses links
     Policy(PolicyArgs),

@@ -10,7 +10,7 @@ use super::shared::{TableArgs, link_name};
 
 /// `hawser link`.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("says").required(true).multiple(true))]
+#[command(group = ArgGroup::new("says").multiple(true))]
 #[command(override_usage = "hawser link [OPTIONS] NAME")]
 pub(crate) struct LinkArgs {
     /// The interface
@@ -51,8 +51,22 @@ pub(crate) struct LinkArgs {
     )]
     pub(crate) signal: Option<String>,
     /// Also write it to the daemon's configuration
-    #[arg(long)]
+    #[arg(long, requires = "says")]
     pub(crate) save: bool,
+    /// Without a change: show the link as JSON
+    #[arg(long, conflicts_with = "says")]
+    pub(crate) json: bool,
+}
+
+impl LinkArgs {
+    /// Whether anything is to be changed; else the link is shown.
+    pub(crate) fn is_change(&self) -> bool {
+        let uses = [self.both, self.up, self.down];
+        let words = [&self.price, &self.allowance, &self.signal];
+        uses.iter().any(Option::is_some)
+            || words.iter().any(|it| it.is_some())
+            || self.weight.is_some()
+    }
 }
 
 /// `hawser policy`.

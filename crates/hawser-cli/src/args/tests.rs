@@ -63,6 +63,8 @@ fn every_form_that_scripts_use_is_taken() {
         "streams",
         "events -f",
         "events --follow --json",
+        "link eth0",
+        "link eth0 --json",
         "link eth0 --use never",
         "link eth0 --up backup --down prefer --weight 5 --price 2EUR/GB --allowance 10GB --save",
         "policy",

@@ -1,13 +1,18 @@
-//! `hawser link`: tells the running daemon how to use a link.
+//! `hawser link`: shows a link of the running daemon, or tells it how to use the link.
 
-use hawser_control::{LinkChange, Request};
+use hawser_control::{LinkChange, Request, render_links};
 
 use crate::args::LinkArgs;
-use crate::client::ask::Conversation;
-use crate::setup::Setup;
+use crate::client::ask::{Conversation, width};
+use crate::client::status::status;
+use crate::setup::{Setup, Usage, show, show_json};
 
-/// Has the daemon use the link as the flags say.
+/// Has the daemon use the link as the flags say; shows it where they say nothing.
 pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    if !args.is_change() {
+        return look(&mut conversation, args).await;
+    }
     let asked = Request::SetLink(LinkChange {
         name: args.name.clone(),
         up: args.up.or(args.both),
@@ -18,6 +23,19 @@ pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {
         signal: args.signal.clone(),
         save: args.save,
     });
-    let mut conversation = Conversation::with_daemon(&setup.state).await?;
     conversation.change(&asked).await
+}
+
+async fn look(conversation: &mut Conversation, args: &LinkArgs) -> anyhow::Result<()> {
+    let mut snapshot = status(conversation, &Request::STATUS_WITHOUT_SESSIONS).await?;
+    let known: Vec<&str> = snapshot.links.iter().map(|it| it.name.as_str()).collect();
+    if !known.contains(&args.name.as_str()) {
+        let (name, known) = (&args.name, known.join(", "));
+        return Err(Usage(format!("no link is called {name}; there are {known}")).into());
+    }
+    snapshot.links.retain(|link| link.name == args.name);
+    match args.json {
+        true => show_json(&snapshot.links.first()),
+        false => show(&render_links(&snapshot, width())),
+    }
 }

@@ -106,6 +106,10 @@ fn the_next_connections_go_by_the_policy_and_the_links_that_a_daemon_is_told() {
         until("dsl is left alone", is_left, || stage.up.log());
         let shown = stage.say("policy");
         assert!(shown.contains("connections  round-robin, or: "), "{shown}");
+        let link = stage.say("link dsl");
+        assert!(link.contains("never") && !link.contains("lte"), "{link}");
+        let unknown = stage.place.run("client", &["link", "sat"]);
+        assert!(unknown.err.contains("no link is called sat; there are"));
     });
 }
 

@@ -13,7 +13,10 @@ pub enum TlsError {
     #[error("the other end closed the connection during the handshake")]
     Closed,
     /// The other end does not speak TLS.
-    #[error("expected a tls record (first byte 0x14 to 0x17), got first byte {first:#04x}")]
+    #[error(
+        "something else than a gateway answers there, such as a web server: no TLS, its first byte is \
+         {first:#04x}"
+    )]
     NotTls {
         /// The first byte of what came instead of a record.
         first: u8,
@@ -51,7 +54,10 @@ pub enum TlsError {
         alert: rustls::AlertDescription,
     },
     /// The other end speaks TLS, but not Hawser of this version.
-    #[error("the other end does not offer the protocol hawser/1")]
+    #[error(
+        "something else than a gateway answers there, such as a web server: it speaks TLS, and not \
+         hawser/1"
+    )]
     NoCommonProtocol,
     /// The other end identified itself by something else than a raw Ed25519 key.
     #[error("the other end did not give a raw ed25519 public key")]

@@ -6,6 +6,14 @@ pub struct Date {
     day: u8,
 }
 
+/// As ISO 8601 has it.
+impl std::fmt::Display for Date {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { year, month, day } = self;
+        write!(f, "{year:04}-{month:02}-{day:02}")
+    }
+}
+
 impl Date {
     /// The day, if there is such a one.
     pub const fn new(year: i32, month: u8, day: u8) -> Option<Self> {

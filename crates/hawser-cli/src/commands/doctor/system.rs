@@ -7,6 +7,7 @@ use hawser_config::{DEFAULT_FRONT_PORT, FrontPort};
 use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
 use hawser_net::lan;
 use hawser_net::unix_time::UnixTime;
+use hawser_sched::rules::Date;
 use hawser_types::ByteCount;
 use rustix::process::{Resource, geteuid, getrlimit};
 
@@ -196,7 +197,12 @@ fn clock(now: UnixTime) -> Check {
             "it is set before 2024, so invites never expire or expire at once",
             "set it: `timedatectl set-ntp true` or `date -s …`",
         ),
-        false => Check::ok(name, format!("{now} s since 1970")),
+        false => {
+            let (days, seconds) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
+            let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
+            let today = Date::after_1970(days);
+            Check::ok(name, format!("{today} {hour:02}:{minute:02} UTC"))
+        }
     }
 }
 
@@ -240,6 +246,10 @@ mod tests {
             Status::Ok
         );
         assert_eq!(clock(UnixTime::from_secs(0)).status, Status::Fail);
-        assert_eq!(clock(UnixTime::from_secs(START_OF_2024)).status, Status::Ok);
+        let noon = clock(UnixTime::from_secs(START_OF_2024 + 12 * 3600 + 60));
+        assert_eq!(
+            (noon.status, noon.finding.as_str()),
+            (Status::Ok, "2024-01-01 12:01 UTC")
+        );
     }
 }
