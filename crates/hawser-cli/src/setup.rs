@@ -1,9 +1,10 @@
 //! The first needs of every command: the configuration, the state directory, the log.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use hawser_config::{Config, ConfigError};
 use hawser_control::{LinkState, LinkStatus};
 use hawser_front::peer::ReservedNames;
@@ -185,6 +186,18 @@ pub(crate) fn missing_links(wanted: &[String], links: &[Link]) -> Option<String>
     let missing: Vec<&str> = wanted.filter(|name| !names.contains(name)).collect();
     let (missing, known) = (missing.join(" or "), names.join(", "));
     (!missing.is_empty()).then(|| format!("no link is called {missing}; there are {known}"))
+}
+
+/// Why nothing listens at an address, and the remedy.
+pub(crate) fn not_listening(address: SocketAddr, error: &io::Error) -> anyhow::Error {
+    use io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    let why = match error.kind() {
+        AddrInUse => "another program has it; end that one, or name another with --listen".into(),
+        AddrNotAvailable => "no interface of this machine has this address".into(),
+        PermissionDenied => "ports below 1024 need root, or CAP_NET_BIND_SERVICE".into(),
+        _ => error.to_string(),
+    };
+    anyhow!("can't listen on {address}: {why}")
 }
 
 /// Writes to standard output; a reader that has gone is an error that counts as success.

@@ -22,8 +22,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine as _};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::files;
@@ -65,7 +65,10 @@ impl FromStr for Invite {
         }
         let decoded = URL_SAFE_NO_PAD
             .decode(fragment)
-            .map_err(|_| InviteError::Alphabet)?;
+            .map_err(|error| match error {
+                DecodeError::InvalidByte(..) => InviteError::Alphabet,
+                _ => InviteError::Damaged,
+            })?;
         codec::decode(&Zeroizing::new(decoded), first)
     }
 }

@@ -24,6 +24,7 @@ use crate::setup::{Setup, asked_to_end, substate};
 /// Sends every file; fails when any of them could not be sent.
 pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
     let setup = &setup.with_transport(args.transport);
+    check_files(&args.files)?;
     // Else the receiver would become the gateway that `hawser up` uses next.
     let state = substate(&setup.state, "send")?;
     let (_monitor, links) = LinkMonitor::start()
@@ -52,6 +53,24 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
     match outcome {
         Some(outcome) => outcome,
         None => bail!("interrupted; the same command again continues where this one stopped"),
+    }
+}
+
+/// Refuses before anything is sent where nothing can be.
+fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
+    let check = |path: &PathBuf| match path.metadata() {
+        Err(error) => Err(format!("{}: {error}", path.display())),
+        Ok(found) if found.is_dir() => Err(format!(
+            "{} is a directory; name the files in it",
+            path.display()
+        )),
+        Ok(_) => Ok(()),
+    };
+    let problems: Vec<String> = files.iter().filter_map(|it| check(it).err()).collect();
+    match problems.len() == files.len() {
+        true => bail!("{}", problems.join("; ")),
+        // The others are sent, and these told of.
+        false => Ok(()),
     }
 }
 

@@ -18,7 +18,7 @@ use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::KnownNames;
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
-use hawser_front::proxy::{ProxyConfig, ProxyServer};
+use hawser_front::proxy::{ProxyConfig, ProxyError, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::JoinPort;
 use hawser_net::kill_switch::KillSwitch;
@@ -46,7 +46,7 @@ use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::proxy::vouching;
 use crate::daemon::web::Web;
 use crate::rule_files::RuleFiles;
-use crate::setup::{Setup, Usage, missing_links};
+use crate::setup::{Setup, Usage, missing_links, not_listening};
 use enrolled::Enrolled;
 use greeting::Greeting;
 use scopes::Scopes;
@@ -182,6 +182,14 @@ async fn kill_switch(
 
 /// Reads what the port needs, so that a mistake is told before anything is opened.
 fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
+    if !config.allow_lan && !config.listen.ip().is_loopback() {
+        let listen = config.listen;
+        let problem = format!(
+            "other machines could use the proxy at {listen}: listen on 127.0.0.1 or [::1], or allow \
+             them with --allow-lan"
+        );
+        return Err(Usage(problem).into());
+    }
     if config.allow_lan && config.lacks_password() {
         let listen = config.listen;
         let problem = format!(
@@ -480,7 +488,11 @@ impl Port<'_> {
         dialer: Arc<ConnectionDialer>,
         who: Option<Who>,
     ) -> anyhow::Result<()> {
-        let server = ProxyServer::bind(self.proxy, dialer).await?;
+        let bound = ProxyServer::bind(self.proxy, dialer).await;
+        let server = bound.map_err(|error| match error {
+            ProxyError::Listen { address, source } => not_listening(address, &source),
+            error => error.into(),
+        })?;
         let mut server = server.with_datagrams(self.datagrams);
         if let Some(who) = who {
             self.subject.who = Some(who.clone());

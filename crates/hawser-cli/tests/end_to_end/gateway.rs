@@ -89,7 +89,7 @@ fn a_daemon_that_cannot_serve_ends_its_session_in_order() {
         &listen,
     ];
     let ended = place.run("client", &up);
-    ended.expect(1, "cannot listen on");
+    ended.expect(1, "can't listen on");
     let sessions = || {
         let status = place.status("gateway").unwrap();
         status["sessions"].as_array().cloned().unwrap_or_default()

@@ -13,6 +13,7 @@ mod directory;
 mod events;
 mod families;
 mod files;
+mod first_errors;
 mod further_links;
 mod gateway;
 mod gateway_routes;

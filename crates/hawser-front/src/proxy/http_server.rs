@@ -345,8 +345,25 @@ fn dial_error_response(
             (502, "proxy_internal_error")
         }
     };
-    let text = format!("{destination}: {error}");
+    let text = match remedy(error) {
+        Some(remedy) => format!("{destination}: {error}; {remedy}"),
+        None => format!("{destination}: {error}"),
+    };
     response(status, kind, &text, head.is_head(), close)
+}
+
+/// What a user can do about it.
+fn remedy(error: DialError) -> Option<&'static str> {
+    match error {
+        DialError::RefusedByPolicy => Some(
+            "a gateway leads to public addresses only, unless it was started with `hawser serve \
+             --allow-destination NETWORK`",
+        ),
+        DialError::LimitReached => Some("too much is open at once: `hawser streams` shows what"),
+        DialError::GatewayUnavailable => Some("`hawser status` says why"),
+        DialError::ResolverUnavailable => Some("`hawser doctor` says which links work"),
+        _ => None,
+    }
 }
 
 /// A response of the proxy itself with one line of text.

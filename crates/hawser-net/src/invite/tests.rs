@@ -96,6 +96,7 @@ fn an_error_says_what_is_wrong_and_never_shows_the_secret() {
     );
     assert!(error(front).contains("ends before its '#'"));
     assert!(error(&text[..text.len() - 8]).contains("was all of it copied?"));
+    assert!(error(&text[..text.len() - 1]).contains("was all of it copied?"));
     assert!(error(&format!("hawser://gw/#{fragment}")).contains("got no port"));
     assert!(error(&format!("{front}#{fragment}=")).contains("no padding"));
     assert!(error(&text.replace("#AQ", "#Ag")).contains("version 2"));

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::found::{is_made_for, with_found};
-use crate::setup::{Setup, show};
+use crate::setup::{Setup, not_listening, show};
 
 /// A gateway whose port is open.
 pub(crate) struct Door {
@@ -60,7 +60,7 @@ impl Door {
         let identity = state.identity()?;
         let store = Arc::new(GatewayStore::open(state)?);
         let listener = hawser_net::bind::listen(config.listen)
-            .with_context(|| format!("can't listen on {}", config.listen))?;
+            .map_err(|error| not_listening(config.listen, &error))?;
         let listen = listener.local_addr()?;
         let addresses = match is_told {
             true => told(&config.advertise, Some(listen.port()))?,
