@@ -33,7 +33,7 @@ pub(crate) mod web;
 pub(crate) mod why;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hawser_control::{History, Role};
 use hawser_net::store::StateDir;
@@ -41,7 +41,7 @@ use hawser_net::thread_memory;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::setup::asked_to_end;
+use crate::setup::EndSignals;
 use lock::Lock;
 use server::For;
 pub(crate) use server::SOCKET;
@@ -52,6 +52,8 @@ use subject::Subject;
 pub(crate) struct Daemon {
     state: Arc<State>,
     tasks: Vec<JoinHandle<()>>,
+    /// From when it is said that the daemon takes connections, until it waits for them.
+    end_signals: Mutex<Option<EndSignals>>,
     _sockets: Vec<server::SocketFile>,
     _lock: Lock,
 }
@@ -86,6 +88,7 @@ impl Daemon {
         Ok(Self {
             state,
             tasks,
+            end_signals: Mutex::default(),
             _sockets: sockets,
             _lock: lock,
         })
@@ -98,19 +101,29 @@ impl Daemon {
         self.state.notice();
     }
 
-    /// The daemon takes connections at this address. Once only.
+    /// The daemon takes connections at this address. Once only. Who hears of it may ask the daemon
+    /// to end, which it does in order from now on.
     pub(crate) fn set_listen(&self, listen: SocketAddr) {
+        *self.lock_signals() = Some(EndSignals::heed());
         self.state.set_listen(listen);
         service::ready(listen);
     }
 
     /// Resolves when the program is asked to end, by a signal or over the socket.
     pub(crate) async fn asked_to_end(&self) {
+        let heeded = self.lock_signals().take();
+        let signals = heeded.unwrap_or_else(EndSignals::heed);
         tokio::select! {
-            () = asked_to_end() => {}
+            () = signals.asked_to_end() => {}
             () = self.state.stopped() => {}
         }
         service::stopping();
+    }
+
+    fn lock_signals(&self) -> MutexGuard<'_, Option<EndSignals>> {
+        self.end_signals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -12,6 +12,7 @@ use hawser_net::links::{Link, usable};
 use hawser_net::store::{NameStore, StateDir};
 use hawser_session::{SctpPaths, TransportChoice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, Global, LogFormat};
@@ -107,18 +108,31 @@ pub(crate) fn substate(state: &StateDir, name: &str) -> anyhow::Result<StateDir>
     Ok(inner)
 }
 
-/// Resolves when the program is asked to end.
+/// Resolves when the program is asked to end. Before it is polled, a signal ends the program at
+/// once.
 pub(crate) async fn asked_to_end() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    EndSignals::heed().asked_to_end().await;
+}
+
+/// The signals that ask the program to end.
+#[derive(Debug)]
+pub(crate) struct EndSignals([io::Result<Arrivals>; 2]);
+
+impl EndSignals {
+    /// From now on they do not end the program by themselves.
+    pub(crate) fn heed() -> Self {
+        Self([SignalKind::terminate(), SignalKind::interrupt()].map(signal))
+    }
+
+    /// Resolves when one has come since [`Self::heed`].
+    pub(crate) async fn asked_to_end(self) {
+        let [Ok(mut terminate), Ok(mut interrupt)] = self.0 else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }
 

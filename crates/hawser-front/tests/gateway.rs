@@ -18,6 +18,7 @@ use hawser_front::gateway::{
 use hawser_front::relay::RelayEnd;
 use hawser_front::resolve::Resolve;
 use hawser_front::transport::{ByteStream, DialError, ResetCode};
+use hawser_skip::ClosedPort;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -217,11 +218,9 @@ async fn the_inside_is_refused_however_it_is_named() {
 #[tokio::test]
 async fn failures_are_told_by_their_cause() {
     let bench = Bench::new(&["127.0.0.0/8"], ClientLimits::default());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let closed = listener.local_addr().unwrap();
-    drop(listener);
+    let closed = ClosedPort::new();
     let cause = |answer: Result<(), DialError>| answer.unwrap_err();
-    let (_, answer) = bench.open_to(&closed.to_string()).await;
+    let (_, answer) = bench.open_to(&closed.address().to_string()).await;
     assert_eq!(cause(answer), DialError::ConnectionRefused);
     let (_, answer) = bench.open_to("nowhere.test:80").await;
     assert_eq!(cause(answer), DialError::NameNotFound);

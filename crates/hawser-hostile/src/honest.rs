@@ -142,5 +142,5 @@ fn pattern(at: usize) -> u8 {
 /// Bytes of one download; each is a stream of its own.
 const OBJECT: usize = 2_000_000;
 const BLOCK: usize = 32 * 1024;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(100);

@@ -358,10 +358,15 @@ impl<'a> Performer<'a> {
         };
         let mut rest = Vec::new();
         let end = second.stream.read_to_end(&mut rest);
-        let is_closed = tokio::time::timeout(CLOSED_WITHIN, end).await.is_ok();
-        match is_closed || self.session.has_lost_current() {
-            true => Ok(()),
-            false => Err(HostileError::Strange("a number was taken twice".to_owned())),
+        let first_is_lost = async {
+            while !self.session.has_lost_current() {
+                tokio::time::sleep(RETRY).await;
+            }
+        };
+        tokio::select! {
+            _ = end => Ok(()),
+            () = first_is_lost => Ok(()),
+            () = tokio::time::sleep(CLOSED_WITHIN) => Err(HostileError::Strange(TWICE.into())),
         }
     }
 
@@ -442,8 +447,9 @@ fn key(step: &Step) -> usize {
 const BATCH: usize = 256 * 1024;
 const MOST_AT_ONCE: usize = 512;
 const COMMANDS_AT_ONCE: u64 = 100;
+const TWICE: &str = "a number was taken twice";
 /// Time in which the gateway closes the connection that came second.
-const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 /// Far beyond the streams of any script.
 const PROBE_STREAM: u64 = 1 << 40;
 const RETRY: Duration = Duration::from_millis(300);

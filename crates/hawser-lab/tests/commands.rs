@@ -78,7 +78,7 @@ fn failover_times_a_loss_under_load_and_at_rest() {
         "--repeat",
         "1",
         "--part",
-        "1",
+        "3",
         "--trouble",
         "carrier-loss",
         "--load",
@@ -95,11 +95,15 @@ fn failover_times_a_loss_under_load_and_at_rest() {
         let sample = &case["samples"][0];
         assert_eq!(sample["link"], 1);
         let gap = sample["gap-seconds"].as_f64().unwrap();
-        // The link stays away for a second under load, and at rest until the answer came: a
-        // reader that waited less had its bytes over the other link.
-        assert!(gap > 0.0 && gap < 1.0, "{case}");
+        assert!(gap > 0.0, "{case}");
         match case["load"].as_str().unwrap() {
-            "put" => assert_eq!(sample["outcome"]["ok"], true, "{case}"),
+            // The link stays away for three seconds: a reader that waited less had its bytes over
+            // the other link.
+            "put" => {
+                assert_eq!(sample["outcome"]["ok"], true, "{case}");
+                assert!(gap < 3.0, "{case}");
+            }
+            // It stays away until the answer came.
             _ => assert!(sample["outcome"].is_null(), "{case}"),
         }
     }

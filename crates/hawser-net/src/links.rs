@@ -21,7 +21,7 @@ use std::io;
 use std::time::Duration;
 
 pub use counters::read_counters;
-pub use defaults::default_routes;
+pub use defaults::{DefaultRouteMonitor, default_routes};
 pub use dump::list_links;
 pub use hawser_types::link::{DefaultRoute, Link, LinkKind, Unusable, full_tunnel, usable};
 pub(crate) use modems::{Measured, modem_behind};

@@ -11,6 +11,7 @@ use hawser_net::client::{Client, FirstConnection, SharedPort};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::tls::TlsClient;
+use hawser_skip::ClosedPort;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
@@ -170,12 +171,12 @@ impl SharedPort for ServicePort {
 /// A client whose session has begun at a service's port, `at`, and whose gateway answers at no port
 /// of its own. `is_taken`: handshakes with that port are answered.
 async fn begun_at_service(pair: &Pair, at: SocketAddr, is_taken: bool) -> Client {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let closed = ClosedPort::new();
     let identity = Identity::generate().unwrap();
     let peers = &pair.door.peers;
     peers.lock().unwrap().insert(identity.public());
     let mut config = pair.config(identity, None);
-    config.addresses = vec![HostPort::try_from(closed.unwrap()).unwrap()];
+    config.addresses = vec![HostPort::try_from(closed.address()).unwrap()];
     let tls = TlsClient::new(&config.identity, pair.key).unwrap();
     let stream = TcpStream::connect(pair.address).await.unwrap();
     let first = FirstConnection {

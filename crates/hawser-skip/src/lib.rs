@@ -1,8 +1,9 @@
 //! For tests only: reports of tests that cannot run on this machine, and network namespaces, with
 //! name servers in them, for tests that need their own interfaces. Segments of TCP are heard and
-//! sent there by hand.
+//! sent there by hand. Ports at which nobody is are kept closed.
 #![forbid(unsafe_code)]
 
+mod closed_port;
 pub mod name_server;
 pub mod namespace;
 pub mod wire;
@@ -10,6 +11,8 @@ pub mod wire;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
+
+pub use closed_port::ClosedPort;
 
 /// Reports that `test`, as `crate::test`, passes without having tested anything, and why.
 ///

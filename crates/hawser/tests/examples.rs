@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use hawser::{ConnectionError, Endpoint};
+use hawser_skip::ClosedPort;
 use tokio::net::TcpListener;
 
 #[allow(dead_code, unreachable_pub, reason = "main is for people")]
@@ -84,9 +85,8 @@ async fn a_transfer_is_seen_in_the_statistics() {
 async fn the_fallback_reads_from_a_service_that_knows_tcp_alone() {
     let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let plain = service.local_addr().unwrap().to_string();
-    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let bonded = unused.local_addr().unwrap().to_string();
-    drop(unused);
+    let closed = ClosedPort::new();
+    let bonded = closed.address().to_string();
     let serving = tokio::spawn(fallback::greet(service));
     let (text, is_bonded) = in_time(fallback::run(&bonded, &plain)).await.unwrap();
     assert_eq!((text.as_str(), is_bonded), ("hello over tcp", false));

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hawser::{BondListener, EitherStream, Endpoint, EndpointBuilder, FallbackError, HostPort};
+use hawser_skip::ClosedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -82,12 +83,6 @@ async fn answering(greeting: &'static [u8]) -> SocketAddr {
     address
 }
 
-/// An address at which nobody listens.
-async fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().to_string()
-}
-
 #[tokio::test]
 async fn a_peer_that_lets_this_host_in_is_bonded_and_remembered() {
     let service = Service::start().await;
@@ -139,7 +134,8 @@ async fn a_peer_that_lets_this_host_in_is_bonded_and_remembered() {
 async fn where_nobody_listens_plain_tcp_is_taken() {
     let service = Service::start().await;
     let client = Endpoint::new().unwrap();
-    let nobody = nobody().await;
+    let closed = ClosedPort::new();
+    let nobody = closed.address().to_string();
     let heard = service.hear(client.connect_or_tcp(&nobody, None, service.plain));
     assert_eq!(heard.await.unwrap(), "plain");
 }
@@ -186,7 +182,8 @@ async fn a_peer_that_knows_hawser_and_not_this_host_is_an_error() {
 async fn with_a_key_there_is_no_fallback() {
     let client = hurried().build().unwrap();
     let key = Endpoint::new().unwrap().public_key();
-    let (nobody, plain) = (nobody().await, answering(b"plain").await);
+    let closed = ClosedPort::new();
+    let (nobody, plain) = (closed.address().to_string(), answering(b"plain").await);
     let error = in_time(client.connect_or_tcp(&nobody, Some(key), plain)).await;
     assert!(
         matches!(error, Err(FallbackError::KeyKnown { key: named, .. }) if named == key),
@@ -207,7 +204,8 @@ async fn a_peer_that_enrolled_this_host_is_known_by_its_address() {
     let folder = tempfile::tempdir().unwrap();
     let client = hurried().state_dir(folder.path()).build().unwrap();
     // Enrolled under an address where nobody is any more.
-    let gone: HostPort = nobody().await.parse().unwrap();
+    let closed = ClosedPort::new();
+    let gone = HostPort::try_from(closed.address()).unwrap();
     let there = HostPort::try_from(service.listener.local_addr()).unwrap();
     let hour = Duration::from_secs(3600);
     let invite = service.listener.invite_to(vec![there, gone.clone()], hour);

@@ -39,6 +39,11 @@ fn ends_come_back_with_what_was_moved() {
     stage.puppet.ask("write hello");
     server.write_all(b"good morning").unwrap();
     server.read_exact(&mut [0; 5]).unwrap();
+    eventually("the answer has come", || {
+        stage.capture.recount().unwrap();
+        let progress = stage.capture.progress(connection.cookie);
+        progress.is_some_and(|it| it.moved.down.as_u64() >= 12)
+    });
     stage.puppet.ask("drop");
     let Event::Ended(same, end) = next(&runtime, &mut events) else {
         panic!("ended")

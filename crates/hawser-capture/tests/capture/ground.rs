@@ -338,5 +338,5 @@ pub(crate) fn is_puppet() -> bool {
 }
 
 pub(crate) const LINKS: [&str; 2] = ["west", "east"];
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const PUPPET: &str = "HAWSER_TEST_PUPPET";

@@ -13,6 +13,7 @@ use super::program::{Ended, Place, until};
 type Case<'a> = (&'a str, i32, &'a str);
 
 #[test]
+// long: a table.
 fn mistakes_on_the_command_line_are_explained() {
     let place = Place::new();
     let stage = Stage::new(&place);
@@ -104,6 +105,7 @@ fn mistakes_on_the_command_line_are_explained() {
 }
 
 #[test]
+// long: a table.
 fn mistakes_with_invites_and_gateways_are_explained() {
     let place = Place::new();
     let stage = Stage::new(&place);
@@ -132,9 +134,8 @@ fn mistakes_with_invites_and_gateways_are_explained() {
         assert!(answer.out.contains(message), "{url}: {answer:?}");
         stage.is_documented(message);
     }
-    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let closed = nobody.local_addr().unwrap();
-    drop(nobody);
+    let nobody = ClosedPort::new();
+    let closed = nobody.address();
     let web = web_server();
     let listen = gateway.listen(&place).unwrap();
     let elsewhere = |address: SocketAddr| invite.replacen(&listen, &address.to_string(), 1);

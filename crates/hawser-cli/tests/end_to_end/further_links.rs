@@ -16,17 +16,18 @@ fn a_gateway_adds_a_link_that_its_client_does_not_reach() {
         let gateway = net.gateway(&["--further-link", "lte"]);
         let up = net.client(&["--accept-joins", PORT]);
         let log = || up.log() + &gateway.log();
-        let joined = |count| up.log().matches("joined the gateway's connection").count() == count;
-        until("a channel of the gateway's", || joined(1), log);
-        download(&net, &up, &gateway, |share| share > 1.0 / 5.0);
+        let joined = || up.log().matches("joined the gateway's connection").count();
+        until("a channel of the gateway's", || joined() > 0, log);
+        until_shared(&net, &up, &gateway);
 
         net.host.ip("link set lte down");
         until("the channel is closed", || net.begun() == 0, log);
-        download(&net, &up, &gateway, |share| share == 0.0);
+        assert_eq!(download(&net, &up, &gateway), 0.0, "{}", log());
+        let before = joined();
         net.host.ip("link set lte up");
         net.host.ip(BY_LTE);
-        until("a channel once more", || joined(2), log);
-        download(&net, &up, &gateway, |share| share > 1.0 / 5.0);
+        until("a channel once more", || joined() > before, log);
+        until_shared(&net, &up, &gateway);
         up.end();
         gateway.end();
     });
@@ -44,7 +45,7 @@ fn nothing_is_opened_unless_both_ends_are_told_to() {
             let gateway = net.gateway(of_gateway);
             let up = net.client(of_client);
             let log = || up.log() + &gateway.log();
-            download(&net, &up, &gateway, |share| share == 0.0);
+            assert_eq!(download(&net, &up, &gateway), 0.0, "{}", log());
             assert_eq!(net.begun(), 0, "{}", log());
             let has_port = sockets().contains(&format!(":{PORT_IN_HEX} "));
             assert_eq!(has_port, !of_client.is_empty(), "{}", sockets());
@@ -69,8 +70,22 @@ fn a_port_that_another_program_has_is_told() {
     });
 }
 
-/// Downloads a page, and checks the share of it that has left the gateway by its further link.
-fn download(net: &Net, up: &Daemon, gateway: &Daemon, fits: impl Fn(f64) -> bool) {
+/// Downloads pages until a good part of one has left the gateway by its further link: chunks of a
+/// new channel are small at first, and on a busy machine a channel may be left out for a while.
+fn until_shared(net: &Net, up: &Daemon, gateway: &Daemon) {
+    let mut shares = Vec::new();
+    let is_shared = || {
+        shares.push(download(net, up, gateway));
+        shares.last() > Some(&0.2)
+    };
+    until("much goes by the further link", is_shared, || {
+        up.log() + &gateway.log()
+    });
+    println!("shares of the further link: {shares:?}");
+}
+
+/// Downloads a page; the share of it that has left the gateway by its further link.
+fn download(net: &Net, up: &Daemon, gateway: &Daemon) -> f64 {
     let set = net
         .place
         .run("client", &["policy", "set", "--scheduler", "round-robin"]);
@@ -82,8 +97,7 @@ fn download(net: &Net, up: &Daemon, gateway: &Daemon, fits: impl Fn(f64) -> bool
     assert!(got.unwrap() == page(SIZE), "{}", log());
     // Less than one packet of payload: neighbours are looked for.
     let sent = Some(net.sent("lte") - before).filter(|sent| *sent > 1000);
-    let share = sent.unwrap_or(0) as f64 / SIZE as f64;
-    assert!(fits(share), "{share}: {}", log());
+    sent.unwrap_or(0) as f64 / SIZE as f64
 }
 
 /// A client, a router, and a gateway's host on two networks behind the router.

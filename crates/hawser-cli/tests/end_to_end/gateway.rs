@@ -148,10 +148,10 @@ fn what_a_link_has_used_is_shown_at_once_and_kept_over_a_restart() {
     let link = "[[link]]\nname = \"lo\"\nallowance = \"2MB\"\nat-limit = \"backup\"\n";
     std::fs::write(&config, format!("{link}price = \"100EUR/GB\"\n")).unwrap();
     let config = config.to_str().unwrap();
-    let up = place.up(
-        "client",
-        &["--config", config, "--gateway", &place.invite()],
-    );
+    // Over TCP: what an association sends twice on a busy machine would count as well.
+    let transport = ["--transport", "tcp"];
+    let enrols = ["--config", config, "--gateway", &place.invite()];
+    let up = place.up("client", &[&enrols[..], &transport].concat());
     let allowed = || {
         let status = place.status("client").unwrap();
         let links = status["links"].as_array().unwrap().clone();

@@ -60,15 +60,17 @@ fn two_links_behind_one_address_translator_are_both_used() {
         let up = client(&place, &[]);
         let set = place.run("client", &["policy", "set", "--scheduler", "round-robin"]);
         assert_eq!(set.code, 0, "{set:?}");
-        let before = [received("dsl"), received("lte")];
-        download_over_udp(&place, &up, &gateway);
-        let after = [received("dsl"), received("lte")];
-        let each = [after[0] - before[0], after[1] - before[1]];
-        assert!(
-            each.iter().all(|bytes| *bytes > SIZE as u64 / 5),
-            "{each:?}: {}",
-            up.log()
-        );
+        // The association has its second path a moment after it stands.
+        let are_used = || {
+            let before = ["dsl", "lte"].map(received);
+            download_over_udp(&place, &up, &gateway);
+            let each = [0, 1].map(|n| received(["dsl", "lte"][n]) - before[n]);
+            println!("received by each link: {each:?}");
+            each.iter().all(|bytes| *bytes > SIZE as u64 / 5)
+        };
+        until("both links are used", are_used, || {
+            up.log() + &gateway.log()
+        });
         up.end();
         gateway.end();
     });

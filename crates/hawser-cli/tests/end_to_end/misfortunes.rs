@@ -30,14 +30,23 @@ fn a_device_that_is_removed_renamed_or_set_down_is_made_again() {
             ],
         ] {
             let begun = || client.log().matches("packets go over the gateway").count();
-            let before = begun();
-            changes.iter().for_each(|change| ip(change));
+            let mut before = 0;
+            // The daemon may have made it again between two of them.
+            let is_changed = || {
+                before = begun();
+                changed_at_once(changes)
+            };
+            until("the device is changed", is_changed, log);
             until("the device is made again", || begun() > before, log);
             let way = || said(Command::new("ip").args(["route", "get", "11.0.0.2"]));
             until("routes lead to it", || way().contains("dev hawser0"), log);
             assert_eq!(echoed("11.0.0.2"), "True", "{changes:?}\n{}", log());
-            let devices = said(Command::new("ip").args(["-br", "link"]));
-            assert!(!devices.contains("mine"), "{devices}");
+            let devices = || said(Command::new("ip").args(["-br", "link"]));
+            until(
+                "it is not left behind",
+                || !devices().contains("mine"),
+                devices,
+            );
         }
         client.end();
         assert_eq!(
@@ -369,6 +378,22 @@ fn serve_with(net: &Internet, keys: &str) -> Daemon {
     let listens = || gateway.listen(&net.place).is_some();
     until("the gateway listens", listens, || gateway.log());
     gateway
+}
+
+/// Changes devices by one run of `ip`; false if one of these commands fails.
+fn changed_at_once(commands: &[&str]) -> bool {
+    let mut ip = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .spawn();
+    let ip = ip.as_mut().unwrap();
+    let written = ip
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(commands.join("\n").as_bytes());
+    written.unwrap();
+    ip.wait().unwrap().success()
 }
 
 /// Whether a datagram of a program here comes back.

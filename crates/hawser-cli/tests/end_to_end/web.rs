@@ -121,12 +121,16 @@ fn the_metrics_of_a_daemon_are_ones_for_prometheus() {
     let up = place.up("client", &arguments);
     let (web, token) = (web(&place, "client").unwrap(), token(&place, "client"));
     let scrape = || exchange(&web, &token, "GET /metrics", "");
-    let is_in_session = || scrape().1.contains("\nhawser_gateway_up 1\n");
-    until("the session is shown", is_in_session, || up.log());
+    for shown in [
+        "\nhawser_gateway_up 1\n",
+        "\nhawser_sessions{state=\"established\"} 1\n",
+        "\nhawser_link_rtt_seconds{link=\"lo\"} 0.",
+    ] {
+        let is_shown = || scrape().1.contains(shown);
+        until(shown, is_shown, || scrape().1 + &up.log());
+    }
     let (status, text) = scrape();
     assert_eq!(status, 200, "{text}");
-    assert!(text.contains("\nhawser_sessions{state=\"established\"} 1\n"));
-    assert!(text.contains("\nhawser_link_rtt_seconds{link=\"lo\"} 0."));
     let file = place.path("metrics");
     std::fs::write(&file, &text).unwrap();
     let mut promtool = Command::new("promtool");

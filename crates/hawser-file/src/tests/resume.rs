@@ -229,7 +229,7 @@ async fn a_silent_sender_is_given_up_and_its_bytes_kept() {
     let path = place.file("data", &content(2 * MIB));
     // Long enough for the machine's other work before the first megabyte is there.
     let receiver = place.receiver_with(ReceiveOptions {
-        idle_timeout: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(3),
         ..options()
     });
     let link = LinkOptions {

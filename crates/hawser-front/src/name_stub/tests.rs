@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hawser_net::store::{NameStore, StateDir};
+use hawser_skip::ClosedPort;
 use hawser_wire::dns::{AddressRecord, DnsQuestion};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -256,10 +257,8 @@ async fn nonsense_is_dropped_and_harms_nobody() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_told_at_once() {
-    let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let server = closed.local_addr().unwrap();
-    drop(closed);
-    let (_port, address) = port_for(server).await;
+    let closed = ClosedPort::new();
+    let (_port, address) = port_for(closed.address()).await;
     let query = question(7);
     let failure = hawser_wire::dns::failure(&query).unwrap();
     assert_eq!(ask(&asker(address).await, &query).await, failure);

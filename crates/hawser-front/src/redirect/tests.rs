@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use hawser_skip::ClosedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -89,10 +90,8 @@ async fn what_was_meant_for_elsewhere_gets_there() {
 #[tokio::test]
 async fn a_destination_that_refuses_is_a_reset_and_is_counted() {
     let running = start(DirectDialer).await;
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = closed.local_addr().unwrap();
-    drop(closed);
-    assert!(is_reset(running.connect(address).await).await);
+    let closed = ClosedPort::new();
+    assert!(is_reset(running.connect(closed.address()).await).await);
     let errors = running.counters.snapshot().dial_errors;
     assert_eq!(errors.get(&DialError::ConnectionRefused), Some(&1));
 }

@@ -166,5 +166,5 @@ async fn rate(honest: &Honest, time: Duration) -> f64 {
     (honest.bytes() - bytes) as f64 / began.elapsed().as_secs_f64()
 }
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);

@@ -221,9 +221,9 @@ fn end_of(log: &str) -> &str {
 pub(super) const MOST_TRIES: u32 = 4;
 /// Time for a script that is performed once, however much it wants to do.
 const LONGEST_ONCE: Duration = Duration::from_secs(4);
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// As many as a session may have streams, and some.
 const MOST_DESCRIPTORS: usize = 4200;
 /// Time in which a program gives back what a peer has made it take.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);

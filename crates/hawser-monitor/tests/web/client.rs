@@ -176,4 +176,4 @@ pub(crate) fn request(text: &str) -> String {
 }
 
 /// By when a connection that the server has given up is seen to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);

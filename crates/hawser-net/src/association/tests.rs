@@ -330,8 +330,7 @@ async fn a_writer_with_a_full_buffer_waits_for_the_peer_and_does_not_spin() {
             .is_pending();
         answer.send(is_pending)
     });
-    let patience = std::time::Duration::from_secs(10);
-    assert_eq!(answered.recv_timeout(patience), Ok(true));
+    assert_eq!(answered.recv_timeout(PATIENCE), Ok(true));
 }
 
 /// Two ends under the keys of one session.

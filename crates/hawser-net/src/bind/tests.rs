@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::links::list_links;
+use hawser_skip::ClosedPort;
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 fn loopback(address: &str) -> Link {
@@ -95,23 +96,20 @@ async fn the_unspecified_ipv6_address_takes_ipv4_connections_too() {
 
 #[tokio::test]
 async fn failures_are_told_apart() {
-    // Taken, and then given back: nobody listens there.
-    let free = listen("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let port = ClosedPort::new();
+    let closed = port.address();
     let link = loopback("127.0.0.1");
     let options = SocketOptions::default();
-    let refused = connect_on_link(Some(&link), free, &options)
+    let refused = connect_on_link(Some(&link), closed, &options)
         .await
         .unwrap_err();
     assert!(
-        matches!(refused, ConnectError::Refused { remote } if remote == free),
+        matches!(refused, ConnectError::Refused { remote } if remote == closed),
         "{refused}"
     );
 
     let other_family = loopback("::1");
-    let error = connect_on_link(Some(&other_family), free, &options)
+    let error = connect_on_link(Some(&other_family), closed, &options)
         .await
         .unwrap_err();
     assert_eq!(
@@ -120,7 +118,7 @@ async fn failures_are_told_apart() {
     );
 
     let lost = loopback("192.0.2.77");
-    let error = connect_on_link(Some(&lost), free, &options)
+    let error = connect_on_link(Some(&lost), closed, &options)
         .await
         .unwrap_err();
     assert!(matches!(error, ConnectError::AddressGone { .. }), "{error}");
@@ -130,7 +128,7 @@ async fn failures_are_told_apart() {
         name: "gone".to_owned(),
         ..link.clone()
     };
-    let error = connect_on_link(Some(&gone), free, &options)
+    let error = connect_on_link(Some(&gone), closed, &options)
         .await
         .unwrap_err();
     assert_eq!(error.to_string(), "link gone is gone");
@@ -139,7 +137,7 @@ async fn failures_are_told_apart() {
         congestion: Some("nope".to_owned()),
         ..options
     };
-    let error = connect_on_link(Some(&link), free, &unknown)
+    let error = connect_on_link(Some(&link), closed, &unknown)
         .await
         .unwrap_err();
     assert!(matches!(error, ConnectError::Congestion { .. }), "{error}");

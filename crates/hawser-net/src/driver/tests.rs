@@ -259,8 +259,7 @@ async fn an_association_that_comes_when_the_session_is_over_ends_outside_its_loc
     let (_sockets, id, [there, here]) = drivers.establish().await;
     drivers.client.abort();
     drivers.client.add_association(id, there);
-    let patience = std::time::Duration::from_secs(10);
-    let closed = tokio::time::timeout(patience, here.closed()).await;
+    let closed = tokio::time::timeout(PATIENCE, here.closed()).await;
     assert!(closed.is_ok(), "the client's end lives on");
 }
 

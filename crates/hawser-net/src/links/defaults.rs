@@ -2,12 +2,103 @@
 
 use std::net::IpAddr;
 
+use futures_util::{FutureExt as _, StreamExt as _};
 use hawser_types::LinkIndex;
-use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
+use super::monitor::{DEBOUNCE, Events, Follow, Following, subscribe};
 use super::netlink::{dump, each_route, is_default_route};
 use super::{DefaultRoute, LinkError};
+
+/// The default routes, kept current for as long as this lives.
+///
+/// A link may get another router while nothing else of it changes, so that a
+/// [`super::LinkMonitor`] has nothing to tell.
+#[derive(Debug)]
+pub struct DefaultRouteMonitor {
+    _following: Following,
+    routes: watch::Receiver<Vec<DefaultRoute>>,
+}
+
+impl DefaultRouteMonitor {
+    /// Lists the routes and follows them from then on.
+    ///
+    /// # Errors
+    /// Fails if the kernel does not list them.
+    pub async fn start() -> Result<Self, LinkError> {
+        // Here already, so that what cannot work is an error and not a line in the log.
+        drop(subscribe()?);
+        let (sender, mut routes) = watch::channel(default_routes().await?);
+        routes.mark_changed();
+        Ok(Self {
+            _following: Following::start(RouteList(sender)),
+            routes,
+        })
+    }
+
+    /// Waits until the list is another one than the last that this gave, and gives it; the first
+    /// one at once.
+    pub async fn changed(&mut self) -> Vec<DefaultRoute> {
+        match self.routes.changed().await {
+            Ok(()) => self.routes.borrow_and_update().clone(),
+            // The task has ended, which it does with this only.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+struct RouteList(watch::Sender<Vec<DefaultRoute>>);
+
+impl Follow for RouteList {
+    const WHAT: &'static str = "default routes";
+
+    async fn follow(&self, events: Events<'_>) {
+        loop {
+            // Once ahead of the first event: something may have changed while nobody listened.
+            match default_routes().await {
+                Ok(listed) => {
+                    self.0.send_if_modified(|known| {
+                        let changed = *known != listed;
+                        *known = listed;
+                        changed
+                    });
+                }
+                Err(error) => tracing::warn!(%error, "the default routes can't be listed now"),
+            }
+            loop {
+                match events.next().await {
+                    None => return,
+                    Some((message, _)) if matters(&message.payload) => break,
+                    Some(_) => {}
+                }
+            }
+            sleep(DEBOUNCE).await;
+            while let Some(Some(_)) = events.next().now_or_never() {}
+        }
+    }
+}
+
+/// Whether the default routes may be others after a message of this content.
+fn matters(content: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
+    match content {
+        NetlinkPayload::InnerMessage(inner) => match inner {
+            RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
+                is_default_route(route)
+            }
+            // The kernel does not tell of all routes that go with a link or an address.
+            RouteNetlinkMessage::NewLink(_)
+            | RouteNetlinkMessage::DelLink(_)
+            | RouteNetlinkMessage::DelAddress(_) => true,
+            _ => false,
+        },
+        // An overrun: the kernel had more events than the socket could hold.
+        _ => true,
+    }
+}
 
 /// The default routes of all tables; those of the main one first, as they are used without Hawser:
 /// IPv4, then IPv6, each by rising metric.

@@ -197,6 +197,6 @@ pub(super) fn subscribe() -> Result<
 }
 
 /// How long events are collected before the list is read again.
-const DEBOUNCE: Duration = Duration::from_millis(20);
+pub(super) const DEBOUNCE: Duration = Duration::from_millis(20);
 /// After something that should not happen.
 pub(super) const RESTART_PAUSE: Duration = Duration::from_secs(1);

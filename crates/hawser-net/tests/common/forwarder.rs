@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 /// Forwards every connection to one address, until it is dropped.
@@ -202,10 +202,14 @@ async fn listen(shared: Arc<Shared>, mut listener: TcpListener) {
             () = accept(&shared, listener) => return,
             _ = down.wait_for(|down| *down) => {}
         }
+        // Refused, and no other socket gets the port meanwhile.
+        let held = TcpSocket::new_v4().unwrap();
+        held.set_reuseaddr(true).unwrap();
+        held.bind(address).unwrap();
         if down.wait_for(|down| !*down).await.is_err() {
             return;
         }
-        listener = TcpListener::bind(address).await.unwrap();
+        listener = held.listen(BACKLOG).unwrap();
     }
 }
 
@@ -309,3 +313,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 const MAX_SAID: usize = 8 * 1024;
+const BACKLOG: u32 = 1024;

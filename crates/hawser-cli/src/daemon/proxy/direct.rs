@@ -12,7 +12,7 @@ use hawser_front::connection::{DatagramPlace, ProbeBudget, Prober, SharedDirecto
 use hawser_front::datagram::DirectPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::peer::Peers;
-use hawser_net::links::{default_routes, read_counters};
+use hawser_net::links::{DefaultRouteMonitor, default_routes, read_counters};
 use hawser_net::unix_time::UnixTime;
 use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
@@ -59,6 +59,7 @@ impl Direct {
         };
         let tasks = vec![
             tokio::spawn(follow(director.clone(), links)),
+            tokio::spawn(follow_routes(director.clone())),
             tokio::spawn(obey(director.clone(), rules_for_connections)),
             tokio::spawn(measure(director.clone())),
             tokio::spawn(keep(books.clone())),
@@ -143,6 +144,19 @@ async fn follow(director: SharedDirector, mut links: Links) {
     while links.changed().await.is_ok() {
         director.set_links(&links.borrow_and_update());
         note_routes(&director).await;
+    }
+}
+
+/// Looks at the default routes again when they change alone: a link may lead to another network
+/// with the same address.
+async fn follow_routes(director: SharedDirector) {
+    match DefaultRouteMonitor::start().await {
+        Ok(mut monitor) => loop {
+            monitor.changed().await;
+            // Those of now: others may have been noted meanwhile.
+            note_routes(&director).await;
+        },
+        Err(error) => tracing::warn!(%error, "changes of the default routes are not followed"),
     }
 }
 

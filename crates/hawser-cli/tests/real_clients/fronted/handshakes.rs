@@ -36,7 +36,7 @@ fn a_captured_connection_asks_in_its_handshake_alone_and_later_ones_go_over_both
         assert!(!without.has_ours && with.has_ours, "{with:?}");
     }
     stage.until_captured_is_bonded(&up);
-    stage.assert_over_both_links(&up, || {
+    stage.until_over_both_links(&up, || {
         assert!(stage.fetch(PLAIN, "file").out() == content);
     });
     let found = &stage.connections()["discovered"][0];
@@ -134,7 +134,10 @@ fn what_drops_the_option_costs_one_repetition_until_the_network_is_another() {
         let reason = "no nftables that know TCP's options";
         return hawser_skip::skip(&format!("real_clients::{test}"), reason);
     }
-    let (server, up) = (stage.serve(), stage.up(CAPTURING));
+    // So that each link is taken soon, whatever is known of it.
+    let in_turns = ["--connection-scheduler", "round-robin"];
+    let up = stage.up(&[CAPTURING, &in_turns].concat());
+    let server = stage.serve();
     stage.nginx.put("little", b"x");
     let fetch = || assert_eq!(stage.fetch(PLAIN, "little").out(), b"x", "{}", up.log());
     let wire = Wire::tap(&stage);

@@ -31,7 +31,7 @@ fn a_server_that_is_vouched_for_bonds_from_the_first_connection_whatever_handsha
         let before = stage.front("connected");
         assert!(stage.get(&up, PLAIN, "file").out() == content);
         assert_eq!(stage.front("connected"), before + 1, "{}", up.log());
-        stage.assert_over_both_links(&up, || {
+        stage.until_over_both_links(&up, || {
             assert!(stage.get(&up, PLAIN, "file").out() == content);
         });
         let shown = stage.shown();

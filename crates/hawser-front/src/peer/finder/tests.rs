@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hawser_net::identity::Identity;
 use hawser_net::tls::server_handshake;
+use hawser_skip::ClosedPort;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
@@ -125,10 +126,8 @@ async fn nobody_else_is_taken_for_a_peer() {
 #[tokio::test]
 async fn a_peer_that_begins_to_run_later_is_found_when_it_is_asked_for_again() {
     // Nothing listens there yet.
-    let place = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let closed = place.local_addr().unwrap();
-    drop(place);
-    let target = Arc::new(Mutex::new(closed));
+    let closed = ClosedPort::new();
+    let target = Arc::new(Mutex::new(closed.address()));
     let there = Arc::clone(&target);
     let connect = move |_| TcpStream::connect(*there.lock().unwrap());
     let finder = PeerFinder::start(connect, known, settings());
