@@ -247,6 +247,6 @@ fn answer(question: &[u8]) -> Vec<u8> {
 /// A host in the server's network where no Hawser is, with the same web server.
 const ELSEWHERE: &str = "203.0.113.9";
 const NAME_SERVER: &str = "203.0.113.53";
-/// Curl's exit codes for connections that fail before and after they came about.
-const RESET: [i32; 2] = [7, 56];
+/// Curl's exit codes for connections that fail as they come about, as it sends, and as it reads.
+const RESET: [i32; 3] = [7, 55, 56];
 const CURL: [&str; 4] = ["curl", "--silent", "--show-error", "--fail"];
