@@ -25,7 +25,8 @@ HASH(RULE_CGROUPS, __u64, __u64, 1024);
 HASH(APPLICATIONS, struct application_key, struct application, 4096);
 /* A new entry replaces the least recently used. */
 TABLE(DEMANDS, BPF_MAP_TYPE_LRU_HASH, sizeof(struct demand_key), sizeof(struct demand), 8192, 0);
-HASH(PEERS, struct peer_key, __u32, 4096);
+/* Twice what is used of it: a new set comes before the old one goes. */
+HASH(PEERS, struct peer_key, __u32, 8192);
 HASH(FLOWS, __u64, struct flow, 65536);
 HASH(REMAINING, __u64, struct remaining, 65536);
 HASH(ORIGINS, struct origin_key, struct origin, 65536);
@@ -157,6 +158,7 @@ struct connection {
 	__u32 ipv4; /* its packets are IPv4 */
 	__u32 stub; /* the daemon's port on loopback for the name server that it is for; 0: none */
 	__u32 peer; /* PEER_ */
+	__u32 stays; /* 1: a datagram socket that is bound to a link already, and keeps it */
 };
 
 static __always_inline __u64 found(const __u64 *mask, __u64 otherwise)
@@ -393,6 +395,13 @@ static __always_inline enum way redirect(struct connection *c)
 	return REDIRECTED;
 }
 
+static __always_inline enum way refuse(struct connection *c)
+{
+	count(COUNT_REFUSED);
+	report(EVENT_REFUSED, c->cookie, &c->flow, 0, 0, 0);
+	return REFUSED;
+}
+
 static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connection *c,
 					const struct settings *settings, struct links *links,
 					struct loads *loads, __u32 among)
@@ -443,8 +452,7 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	struct links *links = single(&LINKS);
 	struct loads *loads = single(&LOADS);
 	struct verdict verdict;
-	__u32 there, avoid, among, held;
-	enum way way;
+	__u32 there, avoid, among, held, linked;
 
 	if (!rules || !links || !loads)
 		return AS_IT_IS;
@@ -458,23 +466,20 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 		return TO_STUB;
 	/* The daemon judges it again, by all that rules can ask for. Datagrams would go past it. */
 	held = c->peer == PEER_HELD && !verdict.sets_links && verdict.mode != MODE_DIRECT;
+	if (held)
+		return !c->stays && can_redirect(settings, c) && redirect(c) == REDIRECTED
+			       ? REDIRECTED
+			       : refuse(c);
+	if (c->stays)
+		return AS_IT_IS;
 	/* A session uses every link. So a connection whose rules select or avoid links is bound to
 	 * one link here. If no link is usable, it is redirected, and the daemon handles it. */
-	if (!held && !(there && (verdict.sets_links || avoid)) && verdict.mode == MODE_PACKET &&
-	    has_tunnel(settings, c))
+	linked = there && (verdict.sets_links || avoid);
+	if (!linked && verdict.mode == MODE_PACKET && has_tunnel(settings, c))
 		return AS_IT_IS;
-	if (held ? can_redirect(settings, c)
-		 : !(there && (verdict.sets_links || avoid)) &&
-			   is_bonded(settings, c, verdict.mode)) {
-		way = redirect(c);
-		if (way == REDIRECTED || !held)
-			return way;
-	}
-	if (held) {
-		count(COUNT_REFUSED);
-		return REFUSED;
-	}
-	if (!(there && (verdict.sets_links || avoid)) && is_kept(settings, c, verdict.mode))
+	if (!linked && is_bonded(settings, c, verdict.mode))
+		return redirect(c);
+	if (!linked && is_kept(settings, c, verdict.mode))
 		return AS_IT_IS;
 	/* Resolvers of a provider often answer over that provider's link only. */
 	if (c->flow.port == DNS_PORT && !verdict.sets_links)
@@ -482,11 +487,7 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	among = allowed(&verdict, there, avoid);
 	if (among)
 		return bind_by(ctx, c, settings, links, loads, among);
-	if (!verdict.sets_links || !there)
-		return AS_IT_IS;
-	count(COUNT_REFUSED);
-	report(EVENT_REFUSED, c->cookie, &c->flow, 0, 0, 0);
-	return REFUSED;
+	return verdict.sets_links && there ? refuse(c) : AS_IT_IS;
 }
 
 /* Returns 1 if the socket must not be bound. */
@@ -504,8 +505,10 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 		return sk->bound_dev_if || has_address;
 	/* It has connected before. A datagram socket that still has the address of its link stays
 	 * on that link, and stays charged. */
-	if (has_address && !earlier->redirected)
-		return 1;
+	if (has_address && !earlier->redirected) {
+		c->stays = 1;
+		return c->peer != PEER_HELD;
+	}
 	link = earlier->link;
 	end(c->cookie, earlier, 0, 0, 0);
 	bpf_map_delete_elem(&FLOWS, &c->cookie);
@@ -563,7 +566,7 @@ static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connec
 {
 	struct settings *settings = single(&SETTINGS);
 	struct address_key to = {};
-	__u64 ids = bpf_get_current_pid_tgid();
+	__u64 ids = bpf_get_current_pid_tgid(), near;
 
 	if (!settings || bpf_get_netns_cookie(ctx) != settings->netns)
 		return AS_IT_IS;
@@ -577,14 +580,16 @@ static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connec
 		return AS_IT_IS;
 	c->flow.protocol = ctx->protocol;
 	c->flow.port = bpf_ntohs(ctx->user_port);
+	to.bits = 128;
+	__builtin_memcpy(to.address, c->flow.remote, 16);
+	near = found(bpf_map_lookup_elem(&LOCAL, &to), 0);
+	if (near != LOCAL_ALWAYS)
+		c->peer = peer_at((const __u32 *)c->flow.remote, c->flow.port);
 	if (is_taken(ctx, c, settings, has_address))
 		return AS_IT_IS;
 	if (!(ctx->sk && ctx->sk->mark))
 		c->stub = stub_for((const __u32 *)c->flow.remote, c->flow.port);
-	to.bits = 128;
-	__builtin_memcpy(to.address, c->flow.remote, 16);
-	c->peer = peer_at((const __u32 *)c->flow.remote, c->flow.port);
-	if (c->peer != PEER_HELD && found(bpf_map_lookup_elem(&LOCAL, &to), 0))
+	if (c->peer != PEER_HELD && near)
 		return c->stub ? TO_STUB : AS_IT_IS;
 	c->flow.user = bpf_get_current_uid_gid();
 	c->flow.cgroup = bpf_get_current_cgroup_id();
@@ -760,23 +765,53 @@ int getpeername6(struct bpf_sock_addr *ctx)
 	return ALLOW;
 }
 
-/* What becomes of datagrams of sockets that are not connected: they go to the daemon's port for a
- * name server, which is returned; or nowhere, where the destination is held. Others are not
- * captured. */
+/* Tells whether this is held. What is always near is not, whatever the table says. */
+static __always_inline int is_held(const __u32 *remote, __u32 port)
+{
+	struct address_key to = {};
+
+	to.bits = 128;
+	__builtin_memcpy(to.address, remote, 16);
+	return found(bpf_map_lookup_elem(&LOCAL, &to), 0) != LOCAL_ALWAYS &&
+	       peer_at(remote, port) == PEER_HELD;
+}
+
+/* Tells whether the application has bound its socket, or marked it: one that has connected, and
+ * that Hawser has bound to a link for that, is not. */
+static __always_inline int is_own(struct bpf_sock_addr *ctx, const struct bpf_sock *sk,
+				  int has_address)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	const struct settings *settings = single(&SETTINGS);
+	const struct flow *flow = bpf_map_lookup_elem(&FLOWS, &cookie);
+	__u32 link = sk->bound_dev_if, mark = sk->mark;
+
+	if (!flow || !settings)
+		return link || mark || has_address;
+	return (link && link != flow->link) || (mark && mark != settings->mark);
+}
+
+/* What becomes of datagrams of sockets that are not connected, or not to where these go: they go to
+ * the daemon's port for a name server, which is returned; or nowhere, where the destination is
+ * held. Others are not captured. */
 static __always_inline enum way send_to(struct bpf_sock_addr *ctx, const __u32 *remote,
-					__u32 *stub)
+					int has_address, __u32 *stub)
 {
 	struct settings *settings = single(&SETTINGS);
 	__u32 port = bpf_ntohs(ctx->user_port);
+	const struct bpf_sock *sk = ctx->sk;
 
-	if (!settings || (port != DNS_PORT && !settings->held) ||
+	if (!sk || !settings || (port != DNS_PORT && !settings->held) ||
 	    bpf_get_netns_cookie(ctx) != settings->netns ||
 	    settings->process == bpf_get_current_pid_tgid() >> 32)
 		return AS_IT_IS;
-	*stub = stub_for(remote, port);
+	if (is_own(ctx, sk, has_address))
+		return AS_IT_IS;
+	if (!sk->bound_dev_if && !sk->mark && !has_address)
+		*stub = stub_for(remote, port);
 	if (*stub)
 		return TO_STUB;
-	if (!settings->held || peer_at(remote, port) != PEER_HELD)
+	if (!settings->held || !is_held(remote, port))
 		return AS_IT_IS;
 	count(COUNT_REFUSED);
 	return REFUSED;
@@ -789,9 +824,7 @@ int sendmsg4(struct bpf_sock_addr *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	enum way way;
 
-	if (!sk || sk->bound_dev_if || sk->mark || is_own4(sk->src_ip4, ctx->user_port))
-		return ALLOW;
-	way = send_to(ctx, remote, &stub);
+	way = send_to(ctx, remote, sk && is_own4(sk->src_ip4, ctx->user_port), &stub);
 	if (way == TO_STUB) {
 		ctx->user_ip4 = LOOPBACK;
 		ctx->user_port = bpf_htons(stub);
@@ -806,13 +839,11 @@ int sendmsg6(struct bpf_sock_addr *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	enum way way;
 
-	if (!sk || sk->bound_dev_if || sk->mark || is_own6(sk, ctx->user_port))
-		return ALLOW;
 	remote[0] = ctx->user_ip6[0];
 	remote[1] = ctx->user_ip6[1];
 	remote[2] = ctx->user_ip6[2];
 	remote[3] = ctx->user_ip6[3];
-	way = send_to(ctx, remote, &stub);
+	way = send_to(ctx, remote, sk && is_own6(sk, ctx->user_port), &stub);
 	if (way == TO_STUB) {
 		ctx->user_ip6[0] = ctx->user_ip6[1] = ctx->user_ip6[2] = 0;
 		ctx->user_ip6[3] = bpf_htonl(1);

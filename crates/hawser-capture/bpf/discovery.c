@@ -182,7 +182,7 @@ static __always_inline void report(struct bpf_sock_ops *ctx, const struct attemp
 {
 	struct learnt learnt = {
 		.cookie = bpf_get_socket_cookie(ctx),
-		.at = bpf_ktime_get_ns(),
+		.at = bpf_ktime_get_boot_ns(),
 		.kind = kind,
 		.attempt = *attempt,
 	};
@@ -294,14 +294,15 @@ static __always_inline void on_write(struct bpf_sock_ops *ctx)
 	leave_alone(ctx, attempt->callbacks & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
-/* Tells whether the timer has run far shorter than it was set to. The kernel shortens it where the
+/* Tells whether the timer has run shorter than it was set to. The kernel shortens it where the
  * answer to a SYN acknowledges something else: the server still knows an older connection with the
  * same ports (RFC 9293 §3.5.1, half-open connections), which our reset has ended by now. */
 static __always_inline int is_hastened(struct bpf_sock_ops *ctx, const struct attempt *attempt)
 {
 	__u32 waited = (__u32)bpf_jiffies64() - attempt->asked;
 
-	return waited < ctx->args[1] / 2;
+	/* What is written and when its timer is set may fall into two ticks. */
+	return waited + 2 < ctx->args[1];
 }
 
 static __always_inline void on_timeout(struct bpf_sock_ops *ctx)

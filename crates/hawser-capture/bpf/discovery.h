@@ -71,7 +71,7 @@ struct attempt {
 
 struct learnt {
 	__u64 cookie;
-	__u64 at;
+	__u64 at; /* by the clock that goes on while the machine is suspended */
 	__u32 kind;
 	__u32 length; /* of the options */
 	__u8 options[OPTIONS];

@@ -233,6 +233,10 @@ struct peer_key {
 #define PEER_BONDED 1u /* connections may go over a session */
 #define PEER_HELD 2u   /* they go by the daemon or nowhere, but for the user's own rules */
 
+/* Values in the table of destinations that the machine's routes lead to. */
+#define LOCAL_NOW 1u    /* held ones are not among them */
+#define LOCAL_ALWAYS 2u /* this host, link-local and multicast */
+
 /* A name server of this machine, for which a port of the daemon's on loopback answers. */
 struct name_server {
 	__u8 address[16];
@@ -261,7 +265,7 @@ struct event {
 #define COUNT_LOST_EVENTS 0u /* the ring was full */
 #define COUNT_FULL 1u        /* no room for another flow, which was not captured */
 #define COUNT_UNBOUND 2u     /* binding failed; connected as without Hawser */
-#define COUNT_REFUSED 3u     /* the rules left no link */
+#define COUNT_REFUSED 3u     /* the rules left no link, or it is held */
 #define COUNT_PLACED 4u      /* bound to a link, or redirected */
 #define COUNTERS 5
 

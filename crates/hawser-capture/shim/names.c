@@ -221,8 +221,15 @@ EXPORT int sendmmsg(int fd, struct messages *all, unsigned int count, int flags)
         return send_messages(fd, all, count, flags);
     /* One that is turned goes alone: the program sends the rest with its next call. */
     struct messages first = all[0];
-    if (!turn_question(fd, first.one.msg_name, &first.one.msg_namelen, &stub))
+    if (!turn_question(fd, first.one.msg_name, &first.one.msg_namelen, &stub)) {
+        /* So do those before one that is refused. */
+        for (unsigned int i = 0; i < count; i++) {
+            if (!is_refused(fd, all[i].one.msg_name, all[i].one.msg_namelen))
+                continue;
+            return i == 0 ? -1 : send_messages(fd, all, i, flags);
+        }
         return send_messages(fd, all, count, flags);
+    }
     first.one.msg_name = &stub;
     int sent = send_messages(fd, &first, 1, flags);
     if (sent == 1)

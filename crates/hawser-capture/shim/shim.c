@@ -36,7 +36,7 @@
 #define SO_COOKIE 57
 #endif
 
-enum { VERSION = 1, VERDICT_REDIRECT = 1, VERDICT_ADDRESS = 2 };
+enum { VERSION = 1, VERDICT_REDIRECT = 1, VERDICT_ADDRESS = 2, VERDICT_REFUSE = 3 };
 enum { NAME_LENGTH = 32, TOKEN_LENGTH = 16, PATIENCE_SECONDS = 1, MAX_INTERRUPTIONS = 16 };
 
 struct request {
@@ -60,11 +60,13 @@ struct answer {
     uint8_t address[16];
 };
 
-/* The settings: HAWSER_SHIM=NAME/TOKEN/PORT/PORT6, the name of an abstract socket, a secret in
-   hexadecimal, and the ports of 127.0.0.1 and of ::1, which may be 0. */
+/* The settings: HAWSER_SHIM=NAME/TOKEN/PORT/PORT6/HOLDS, the name of an abstract socket, a secret
+   in hexadecimal, the ports of 127.0.0.1 and of ::1, which may be 0, and whether there may be
+   destinations to which datagrams are refused, 0 or 1. */
 static char name[NAME_LENGTH];
 static uint8_t token[TOKEN_LENGTH];
 static uint16_t port4, port6;
+static int holds;
 int ready;
 
 /* What the next library in line does, the C library mostly; none before this one is set up. */
@@ -118,8 +120,11 @@ static void read_settings(void)
     }
     if (*text != '/' || !(text = read_port(text + 1, &port4)))
         return;
-    if (*text != '/' || !(text = read_port(text + 1, &port6)) || *text)
+    if (*text != '/' || !(text = read_port(text + 1, &port6)))
         return;
+    if (text[0] != '/' || (text[1] != '0' && text[1] != '1') || text[2])
+        return;
+    holds = text[1] == '1';
     ready = 1;
 }
 
@@ -370,9 +375,23 @@ static int take_question(int fd, const struct sockaddr *to, socklen_t length, in
     return *result == 0 || errno == EINPROGRESS || errno == EINTR;
 }
 
+int is_refused(int fd, const struct sockaddr *to, socklen_t length)
+{
+    struct place place;
+    struct answer answer;
+    int before = errno;
+    int refused = ready && holds && read_place(to, length, &place) && may_lead_out(&place)
+                  && number(fd, SOL_SOCKET, SO_TYPE) == SOCK_DGRAM && is_unbound(fd)
+                  && ask(-1, OP_DATAGRAM, &place, &answer) && answer.verdict == VERDICT_REFUSE;
+    errno = refused ? EPERM : before;
+    return refused;
+}
+
 EXPORT int connect(int fd, const struct sockaddr *to, socklen_t length)
 {
     int result, before = errno;
+    if (is_refused(fd, to, length))
+        return -1;
     if (take_question(fd, to, length, &result) || take(fd, to, length, &result))
         return result;
     errno = before;
@@ -407,6 +426,8 @@ EXPORT ssize_t sendto(int fd, const void *data, size_t size, int flags, const st
         length = 0;
     } else if (turn_question(fd, to, &length, &stub)) {
         to = (const struct sockaddr *)&stub;
+    } else if (is_refused(fd, to, length)) {
+        return -1;
     }
     if (next_sendto)
         return next_sendto(fd, data, size, flags, to, length);
@@ -431,6 +452,8 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
         if (turn_question(fd, rest.msg_name, &rest.msg_namelen, &stub)) {
             rest.msg_name = &stub;
             message = &rest;
+        } else if (is_refused(fd, rest.msg_name, rest.msg_namelen)) {
+            return -1;
         }
     }
     if (next_sendmsg)

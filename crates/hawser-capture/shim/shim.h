@@ -15,8 +15,8 @@ extern void *dlsym(void *from, const char *symbol) __attribute__((weak));
 extern void *dlopen(const char *file, int mode) __attribute__((weak));
 
 /* Questions to the daemon: may this socket connect; where does it lead; which address answers for
-   this name server; for which name server does this address answer. */
-enum { OP_CONNECT = 1, OP_PEER = 2, OP_STUB = 3, OP_SERVER = 4 };
+   this name server; for which name server does this address answer; may a datagram go there. */
+enum { OP_CONNECT = 1, OP_PEER = 2, OP_STUB = 3, OP_SERVER = 4, OP_DATAGRAM = 5 };
 
 /* Where a connection leads: the address in 4 or 16 bytes, as the program gave it. */
 struct place {
@@ -43,6 +43,8 @@ int counterpart(uint8_t operation, const struct place *place, struct place *foun
 /* The daemon's address, in place of that of the name server that a question goes to. 0: it goes
    where it goes. */
 int turn_question(int fd, const struct sockaddr *to, socklen_t *length, struct sockaddr_in6 *stub);
+/* Datagrams of this socket may not go there, since they would go past the daemon. */
+int is_refused(int fd, const struct sockaddr *to, socklen_t length);
 /* The name server that an answer from `from` is to seem to come from. 0: from there. */
 int source_of_answer(const struct place *from, struct place *server);
 

@@ -204,8 +204,9 @@ impl Capture {
     }
 
     /// Sets prefixes not reached by the default route: local addresses, networks on a link, private
-    /// networks behind a VPN. Connections to them are not captured, nor are those to this host,
-    /// link-local and multicast addresses. Replaces the earlier set.
+    /// networks behind a VPN. Connections to them are not captured unless they are held; nor are
+    /// those to this host, link-local and multicast addresses, held or not. Replaces the earlier
+    /// set.
     pub fn set_local_prefixes(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
         self.tables.set_local(prefixes)
     }
@@ -231,23 +232,23 @@ impl Capture {
     /// Sets the destinations that support bonding, and those that are held: what is neither direct
     /// nor for some links by a rule goes there by this process or nowhere, whatever routes say.
     /// Datagrams go nowhere, those of sockets that are not connected whatever rules say. Not so for
-    /// sockets that the program has bound to an address or a device. Port 0 stands for all ports.
-    /// Replaces the earlier sets; 4096 can be in both together.
+    /// sockets that the program has bound to an address or a device, and for what is always near:
+    /// this host, link-local and multicast addresses. Port 0 stands for all ports.
+    ///
+    /// What is both is held, also where one of both is for all ports. Replaces the earlier sets.
+    /// There is room for [`MAX_PEERS`], for those that are held first; peers that have none are
+    /// left out.
+    ///
+    /// # Errors
+    /// [`CaptureError::TooManyHeld`], where nothing has changed, and what the system says.
     pub fn set_peers(
         &mut self,
         peers: &[SocketAddr],
         held: &[SocketAddr],
     ) -> Result<(), CaptureError> {
-        let key = |peer: &SocketAddr| PeerKey {
-            remote: tables::mapped(peer.ip()),
-            port: peer.port().into(),
-        };
-        let peers = peers.iter().map(|peer| (key(peer), tables::PEER_BONDED));
-        let held = held.iter().map(|peer| (key(peer), tables::PEER_HELD));
-        // What is both is held.
-        let all: BTreeMap<PeerKey, u32> = peers.chain(held).collect();
+        let all = peer_rows(peers, held)?;
         let row = SettingsRow {
-            held: all.values().any(|it| *it == tables::PEER_HELD).into(),
+            held: (!held.is_empty()).into(),
             ..self.settings
         };
         replace(&mut self.tables.peers, all.into_iter())?;
@@ -364,15 +365,42 @@ impl Tables {
     }
 
     fn set_local(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
-        let always = ALWAYS_LOCAL.iter().filter_map(|prefix| prefix.parse().ok());
-        let local = always
-            .chain(prefixes.iter().copied())
-            .map(|net| (prefix(&net), 1));
+        let always: Vec<IpNet> = ALWAYS_LOCAL.iter().flat_map(|it| it.parse()).collect();
+        let all = always.iter().chain(prefixes);
+        // The longest prefix alone is found.
+        let value = |net: &IpNet| match always.iter().any(|it| it.contains(net)) {
+            true => tables::LOCAL_ALWAYS,
+            false => tables::LOCAL_NOW,
+        };
         // A short IPv6 prefix must not match IPv4-mapped addresses.
         let mut rows = Trie::from([(MAPPED, 0)]);
-        rows.extend(local);
+        rows.extend(all.map(|net| (prefix(net), value(net))));
         replace_trie(&mut self.local, &rows)
     }
+}
+
+/// Returns the rows of the table of peers.
+fn peer_rows(
+    peers: &[SocketAddr],
+    held: &[SocketAddr],
+) -> Result<BTreeMap<PeerKey, u32>, CaptureError> {
+    let key = |peer: &SocketAddr| PeerKey {
+        remote: tables::mapped(peer.ip()),
+        port: peer.port().into(),
+    };
+    let held = held.iter().map(|peer| (key(peer), tables::PEER_HELD));
+    let mut all: BTreeMap<PeerKey, u32> = held.collect();
+    if all.len() > MAX_PEERS {
+        return Err(CaptureError::TooManyHeld(all.len()));
+    }
+    for peer in peers.iter().map(key) {
+        // The program looks for the exact port first.
+        let is_held = all.contains_key(&PeerKey { port: 0, ..peer });
+        if !is_held && all.len() < MAX_PEERS {
+            all.entry(peer).or_insert(tables::PEER_BONDED);
+        }
+    }
+    Ok(all)
 }
 
 /// Returns the slots of links with a property.
@@ -421,6 +449,10 @@ fn first_settings(
 }
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/capture.o");
+
+/// Destinations that support bonding or are held, together. The kernel's table has twice as many
+/// places, since a new set comes there before the old one goes.
+pub const MAX_PEERS: usize = 4096;
 
 /// This host, link-local, multicast and broadcast; `::/128` is "any", which means this host.
 const ALWAYS_LOCAL: [&str; 9] = [

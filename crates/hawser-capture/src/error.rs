@@ -61,6 +61,9 @@ pub enum CaptureError {
     /// There are more links than slots.
     #[error("{0} links, the kernel's program has room for 16")]
     TooManyLinks(usize),
+    /// There are more destinations to be held than places.
+    #[error("{0} destinations to be held, the kernel's program has room for 4096")]
+    TooManyHeld(usize),
     /// Another reader has taken the events.
     #[error("the events of captured connections are read by somebody else")]
     EventsTaken,

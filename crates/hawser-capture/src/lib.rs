@@ -63,7 +63,7 @@ mod sys;
 mod tables;
 
 pub use apply::RulesInForce;
-pub use capture::{Capture, Counts};
+pub use capture::{Capture, Counts, MAX_PEERS};
 pub use discovery::{
     Announcement, Asking, Avoidance, Bonds, Discoveries, Discovery, DiscoveryCounts, FrontedPort,
     Learnt, Middleboxes, Outcome, kernel_time,

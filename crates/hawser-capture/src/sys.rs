@@ -130,14 +130,23 @@ pub(crate) fn wait_for_change(file: &File, at_most: Duration) {
     unsafe { libc::poll(&raw mut wanted, 1, millis) };
 }
 
-/// Reads the clock that the kernel's program uses.
+/// Reads the clock that the kernel's programs use for connections (`CLOCK_MONOTONIC`).
 pub(crate) fn monotonic_nanos() -> u64 {
+    nanos(libc::CLOCK_MONOTONIC)
+}
+
+/// Reads the clock that goes on while the machine is suspended (`CLOCK_BOOTTIME`).
+pub(crate) fn boot_nanos() -> u64 {
+    nanos(libc::CLOCK_BOOTTIME)
+}
+
+fn nanos(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes to `now`; this clock exists everywhere.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: the kernel writes to `now`; these clocks exist everywhere.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
 }

@@ -165,6 +165,8 @@ pub(crate) const BONDS_NONE: u32 = 0;
 pub(crate) const BONDS_HERE: u32 = 1;
 pub(crate) const BONDS_DIVERTED: u32 = 2;
 
+pub(crate) const LOCAL_NOW: u64 = 1;
+pub(crate) const LOCAL_ALWAYS: u64 = 2;
 pub(crate) const PEER_BONDED: u32 = 1;
 pub(crate) const PEER_HELD: u32 = 2;
 

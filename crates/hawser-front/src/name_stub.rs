@@ -185,6 +185,10 @@ impl OpenPorts {
                 Err(error) => tracing::debug!(%server, %error, "it is asked as without Hawser"),
             }
         }
+        if let Some(held) = &self.answering.held {
+            let named = servers.iter().map(SocketAddr::ip);
+            held.set_name_servers(named.chain(self.ports.keys().copied()).collect());
+        }
         let numbers = self
             .ports
             .iter()

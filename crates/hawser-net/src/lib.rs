@@ -19,6 +19,7 @@ pub mod names;
 pub mod network_manager;
 pub mod packet_exit;
 mod port_on_links;
+pub mod port_rules;
 mod read_memory;
 pub mod session;
 pub mod store;

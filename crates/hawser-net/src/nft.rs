@@ -37,6 +37,11 @@ pub(crate) fn list(name: &str) -> Result<Option<String>, NftError> {
     }
 }
 
+/// All tables as JSON, without the elements of their sets.
+pub(crate) fn list_all() -> Result<String, NftError> {
+    run(&["-j", "-t", "list", "ruleset"], "")
+}
+
 /// Names the chains of others that drop what is forwarded unless they have a rule for it, as Docker
 /// has one. A packet passes only if every chain lets it, so a rule of ours changes nothing there.
 pub(crate) fn dropping_chains() -> Result<Vec<String>, NftError> {

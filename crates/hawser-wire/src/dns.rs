@@ -63,6 +63,9 @@ pub struct DnsAnswer {
     pub has_records: bool,
     /// The addresses in it, in its order.
     pub addresses: Vec<IpAddr>,
+    /// It has records that are not read, and that some askers may read addresses from: of another
+    /// class, with hints, of a wrong length, or more than are kept.
+    pub may_lead_elsewhere: bool,
     /// Seconds for which all of its records hold; `None` without records.
     pub seconds_to_live: Option<u32>,
 }
@@ -151,7 +154,8 @@ impl DnsQuestion {
     ///
     /// Source: RFC 9460 §7.3; RFC 8482.
     pub fn may_hint_at_addresses(&self) -> bool {
-        matches!(self.kind(), Some(TYPE_SVCB | TYPE_HTTPS | TYPE_ANY))
+        self.kind()
+            .is_some_and(|it| has_hints(it) || it == TYPE_ANY)
     }
 
     fn kind(&self) -> Option<u16> {
@@ -197,6 +201,7 @@ impl DnsAnswer {
             is_truncated: false,
             has_records: false,
             addresses: Vec::new(),
+            may_lead_elsewhere: false,
             seconds_to_live: None,
         }
     }
@@ -210,6 +215,7 @@ impl DnsAnswer {
             let length = reader.number()?;
             let data = reader.take(usize::from(length))?;
             if class != CLASS_INTERNET {
+                self.may_lead_elsewhere = true;
                 continue;
             }
             self.has_records = true;
@@ -219,13 +225,17 @@ impl DnsAnswer {
             let address = match kind {
                 TYPE_A => <[u8; 4]>::try_from(data).map(|it| Ipv4Addr::from(it).into()),
                 TYPE_AAAA => <[u8; 16]>::try_from(data).map(|it| Ipv6Addr::from(it).into()),
-                _ => continue,
+                other => {
+                    self.may_lead_elsewhere |= has_hints(other);
+                    continue;
+                }
             };
-            if let Ok(address) = address
-                && !self.addresses.contains(&address)
-                && self.addresses.len() < MAX_ADDRESSES
-            {
-                self.addresses.push(address);
+            match address {
+                Ok(address) if self.addresses.contains(&address) => {}
+                Ok(address) if self.addresses.len() < MAX_ADDRESSES => {
+                    self.addresses.push(address);
+                }
+                _ => self.may_lead_elsewhere = true,
             }
         }
         Ok(())
@@ -239,6 +249,11 @@ impl AddressRecord {
             Self::Aaaa => TYPE_AAAA,
         }
     }
+}
+
+/// Whether records of this type may have addresses as hints.
+const fn has_hints(kind: u16) -> bool {
+    matches!(kind, TYPE_SVCB | TYPE_HTTPS)
 }
 
 /// Gives `message` another number. One that is too short for a number stays as it is.

@@ -27,9 +27,10 @@ pub struct Learnt {
     pub outcome: Outcome,
 }
 
-/// Returns the present time by the clock of the kernel's programs (`CLOCK_MONOTONIC`).
+/// Returns the present time by the clock of [`Learnt::at`] (`CLOCK_BOOTTIME`). It goes on while
+/// this machine is suspended, as the server does.
 pub fn kernel_time() -> Instant {
-    Instant::from_nanos(sys::monotonic_nanos())
+    Instant::from_nanos(sys::boot_nanos())
 }
 
 /// What came of an option in a SYN.
@@ -162,6 +163,30 @@ mod tests {
         let late = outcome(0, 1, b"\xfe\x08035288");
         assert!(matches!(late, Some(Outcome::Answered(_))), "{late:?}");
     }
+
+    /// Not a test where it is not told how far the clock is ahead: as after a suspend of that time.
+    #[test]
+    fn the_clock_counts_suspends() {
+        if let Ok(ahead) = std::env::var(AHEAD) {
+            let since = kernel_time().as_nanos() - sys::monotonic_nanos();
+            assert!(since > ahead.parse::<u64>().unwrap() * 900_000_000);
+            return;
+        }
+        let test = "discovery::learnt::tests::the_clock_counts_suspends";
+        let unshare = |program: &[&str]| {
+            let mut command = std::process::Command::new("unshare");
+            let arguments = ["--fork", "--time", "--boottime", "4000000", "--"];
+            command.args(arguments).args(program).env(AHEAD, "4000000");
+            command.output().is_ok_and(|it| it.status.success())
+        };
+        if !unshare(&["true"]) {
+            return hawser_skip::skip(test, "no namespace of time here");
+        }
+        let own = std::env::current_exe().unwrap();
+        assert!(unshare(&[own.to_str().unwrap(), "--exact", test]));
+    }
+
+    const AHEAD: &str = "HAWSER_TEST_CLOCK_AHEAD";
 
     #[test]
     fn rows_that_no_program_writes_are_passed_over() {

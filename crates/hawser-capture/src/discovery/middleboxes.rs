@@ -18,6 +18,9 @@ use super::{Learnt, Outcome};
 /// destination is asked over it until such an answer or the end of that time. A link that has let
 /// the option through within an hour is not at fault, whatever destinations do.
 ///
+/// Destinations near a link (private addresses, ULA and link-local ones) say nothing of it: a SYN
+/// to a router or printer, or through a VPN, does not pass what is behind.
+///
 /// An answer without the option is no fault, unless the destination has shown over another link
 /// that it can bond.
 #[derive(Debug, Default)]
@@ -118,11 +121,15 @@ impl Middleboxes {
 
     /// The option has come through: neither the destination nor the link is at fault.
     fn let_through(&mut self, now: Instant, place: Place) -> Vec<Avoidance> {
-        let (link, _) = place;
-        let passage = self.passage(link);
-        passage.passed = Some(now);
-        passage.in_a_row.clear();
-        let over = [place, (link, None)].into_iter();
+        let (link, to) = place;
+        let mut over = vec![place];
+        if !to.is_some_and(is_near) {
+            let passage = self.passage(link);
+            passage.passed = Some(now);
+            passage.in_a_row.clear();
+            over.push((link, None));
+        }
+        let over = over.into_iter();
         let over = over.filter(|place| self.faults.remove(place).is_some());
         let avoidance = |(link, to)| Avoidance {
             link,
@@ -135,7 +142,7 @@ impl Middleboxes {
     fn on_answered_without(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
         let mut found = self.on_fault(now, place, false);
         let passage = self.passage(place.0);
-        if passage.has_passed(now) {
+        if is_near(to) || passage.has_passed(now) {
             return found;
         }
         passage.in_a_row.insert(network_of(to));
@@ -176,6 +183,16 @@ impl Passage {
     fn has_passed(&self, now: Instant) -> bool {
         self.passed
             .is_some_and(|passed| now.since(passed) < PASSAGE)
+    }
+}
+
+/// Whether an address is none of the internet's.
+///
+/// Source: RFC 1918, RFC 3927, RFC 4193, RFC 4291 §2.5.6.
+fn is_near(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_private() || address.is_link_local(),
+        IpAddr::V6(address) => address.is_unique_local() || address.is_unicast_link_local(),
     }
 }
 
@@ -355,6 +372,37 @@ mod tests {
         assert!(places.eq([(None, Duration::ZERO)]), "{found:?}");
         assert!(boxes.may_ask(at(0), WEST, ip(9)) && !boxes.is_silent(at(0), WEST, ip(9)));
         assert!(!boxes.may_ask(at(0), WEST, ip(1)), "its own fault stays");
+    }
+
+    #[test]
+    fn destinations_near_a_link_say_nothing_of_it() {
+        let near = ["10.9.9.9", "172.16.0.1", "192.168.1.1", "169.254.7.7"];
+        let near = near
+            .into_iter()
+            .chain(["fd00::1", "fe80::1", "::ffff:10.1.1.1"]);
+        let near: Vec<IpAddr> = near.map(|it| it.parse().unwrap()).collect();
+        let to = |host: &IpAddr, outcome| Learnt {
+            to: SocketAddr::new(*host, 443),
+            ..learnt(WEST, 1, outcome)
+        };
+        let mut boxes = Middleboxes::default();
+        for host in &near {
+            boxes.handle_learnt(at(0), &to(host, Outcome::AnsweredWithout));
+            assert!(!boxes.may_ask(at(0), WEST, *host));
+        }
+        assert!(
+            boxes.may_ask(at(0), WEST, ip(9)),
+            "the link is not at fault"
+        );
+        for host in [1, 2, 3] {
+            for host in &near {
+                boxes.handle_learnt(at(0), &to(host, Outcome::Plain));
+            }
+            boxes.handle_learnt(at(0), &learnt(WEST, host, Outcome::AnsweredWithout));
+        }
+        assert!(!boxes.may_ask(at(0), WEST, ip(9)), "now it is");
+        boxes.handle_learnt(at(0), &to(&near[0], answered()));
+        assert!(!boxes.may_ask(at(0), WEST, ip(9)), "and stays so");
     }
 
     #[test]

@@ -8,18 +8,19 @@
 //! | 0–3 | `hwsr` |
 //! | 4 | version, 1 |
 //! | 5 | 1: a connection is about to be made; 2: what is this one's destination; 3: which address |
-//! | | answers for this name server; 4: for which name server does this address answer |
+//! | | answers for this name server; 4: for which name server does this address answer; |
+//! | | 5: a datagram is about to be sent |
 //! | 6 | family of the address: 4 or 6; for 2: 0 |
 //! | 7 | 0 |
 //! | 8–23 | the secret of this daemon |
-//! | 24–31 | the socket's cookie; for 3 and 4: 0 |
+//! | 24–31 | the socket's cookie; for 3, 4 and 5: 0 |
 //! | 32–33 | port |
 //! | 34–49 | address |
 //!
 //! | answer, bytes | meaning |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | 0: as asked; 1: connect to the daemon; 2: it is this address |
+//! | 1 | 0: as asked; 1: connect to the daemon; 2: it is this address; 3: it is refused |
 //! | 2 | family, as above |
 //! | 3 | 0 |
 //! | 4–5 | port |
@@ -38,7 +39,7 @@ pub struct Request {
     pub operation: Operation,
 }
 
-/// A question about a socket, or about a name server.
+/// A question about a socket, or about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The socket is about to connect to this address: may it, or does the daemon take the
@@ -50,6 +51,8 @@ pub enum Operation {
     StubOf(SocketAddr),
     /// For which name server does this address of the daemon's answer?
     ServerAt(SocketAddr),
+    /// May a datagram go to this address?
+    Datagram(SocketAddr),
 }
 
 /// An answer to the shim.
@@ -61,6 +64,8 @@ pub(super) enum Answer {
     Redirect,
     /// It is this address.
     Address(SocketAddr),
+    /// It may not go there.
+    Refuse,
 }
 
 /// Reason why a request is refused.
@@ -121,6 +126,7 @@ impl Request {
             2 => Operation::Peer,
             3 => Operation::StubOf(read_address(*family, rest)?),
             4 => Operation::ServerAt(read_address(*family, rest)?),
+            5 => Operation::Datagram(read_address(*family, rest)?),
             other => return Err(Malformed::Operation(*other)),
         };
         Ok(Self {
@@ -141,6 +147,7 @@ impl Request {
             Operation::Peer => (2, None),
             Operation::StubOf(server) => (3, Some(server)),
             Operation::ServerAt(stub) => (4, Some(stub)),
+            Operation::Datagram(to) => (5, Some(to)),
         };
         bytes[5] = operation;
         if let Some(address) = address {
@@ -157,6 +164,7 @@ impl Answer {
         match self {
             Self::Leave => {}
             Self::Redirect => bytes[1] = 1,
+            Self::Refuse => bytes[1] = 3,
             Self::Address(address) => {
                 bytes[1] = 2;
                 bytes[2] = write_address(address, &mut bytes[4..]);
@@ -229,23 +237,25 @@ mod tests {
         let answer = Answer::Address("192.0.2.1:80".parse().unwrap()).to_bytes();
         assert_eq!(answer[..11], [1, 2, 4, 0, 0, 80, 192, 0, 2, 1, 0]);
         assert_eq!(Answer::Redirect.to_bytes()[..3], [1, 1, 0]);
+        assert_eq!(Answer::Refuse.to_bytes()[..3], [1, 3, 0]);
         assert_eq!(Answer::Leave.to_bytes()[..3], [1, 0, 0]);
     }
 
     #[test]
-    fn a_question_about_a_name_server_is_about_no_socket() {
+    fn a_question_about_an_address_is_about_no_socket() {
         let mut bytes = connect("192.0.2.1:53").to_bytes();
         bytes[24..32].fill(0);
         assert_eq!(Request::read(&bytes), Err(Malformed::Field));
         for (operation, expected) in [
             (3, Operation::StubOf("192.0.2.1:53".parse().unwrap())),
             (4, Operation::ServerAt("192.0.2.1:53".parse().unwrap())),
+            (5, Operation::Datagram("192.0.2.1:53".parse().unwrap())),
         ] {
             bytes[5] = operation;
             assert_eq!(Request::read(&bytes).unwrap().operation, expected);
         }
-        bytes[5] = 5;
-        assert_eq!(Request::read(&bytes), Err(Malformed::Operation(5)));
+        bytes[5] = 6;
+        assert_eq!(Request::read(&bytes), Err(Malformed::Operation(6)));
     }
 
     #[test]
@@ -290,7 +300,7 @@ mod tests {
         #[test]
         fn whatever_is_read_is_written_the_same(
             bytes in any::<[u8; REQUEST_LENGTH - 6]>(),
-            operation in 1..=4_u8,
+            operation in 1..=5_u8,
         ) {
             let mut request = *b"hwsr\x01\x01............................................";
             request[5] = operation;

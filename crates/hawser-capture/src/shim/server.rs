@@ -27,6 +27,9 @@ pub trait Admit: Send + Sync + 'static {
         process: &Process,
     ) -> impl Future<Output = bool> + Send;
 
+    /// Tells whether `process` may send datagrams to `destination`.
+    fn admits_datagrams(&self, destination: SocketAddr, process: &Process) -> bool;
+
     /// The loopback address that answers for the name server `server`, if there is one.
     fn stub_of(&self, server: SocketAddr) -> Option<SocketAddr>;
 
@@ -76,10 +79,11 @@ impl ShimServer {
     }
 
     /// Returns the settings for the shim, as its environment variable. `v4` and `v6` are the
-    /// redirect ports on the loopback address of each family.
-    pub fn settings(&self, v4: u16, v6: Option<u16>) -> String {
-        let token = hexadecimal(&self.token);
-        format!("{}/{token}/{v4}/{}", self.name, v6.unwrap_or(0))
+    /// redirect ports on the loopback address of each family. Unless it `holds`, datagrams may go
+    /// anywhere, and no shim asks.
+    pub fn settings(&self, v4: u16, v6: Option<u16>, holds: bool) -> String {
+        let (token, v6, holds) = (hexadecimal(&self.token), v6.unwrap_or(0), u8::from(holds));
+        format!("{}/{token}/{v4}/{v6}/{holds}", self.name)
     }
 }
 
@@ -145,6 +149,13 @@ impl<A: Admit> Context<A> {
             Operation::Peer => address(self.registry.peer(cookie)),
             Operation::StubOf(server) => address(self.admit.stub_of(server)),
             Operation::ServerAt(stub) => address(self.admit.server_at(stub)),
+            Operation::Datagram(destination) => {
+                let process = Process::read(id, user);
+                match self.admit.admits_datagrams(destination, &process) {
+                    true => Answer::Leave,
+                    false => Answer::Refuse,
+                }
+            }
             Operation::Connect(destination) if is_local(destination.ip()) => Answer::Leave,
             Operation::Connect(destination) => {
                 let process = Process::read(id, user);

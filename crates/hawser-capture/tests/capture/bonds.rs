@@ -1,9 +1,9 @@
 //! Connections that want a bond.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use hawser_capture::{Announcement, Bonds, Discovery, Outcome};
+use hawser_capture::{Announcement, Bonds, Outcome};
 
 use crate::ground::{PATIENCE, entry, eventually, when_free};
 use crate::meeting::*;
@@ -16,12 +16,7 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
     let Some(mut meeting) = Meeting::new(test) else {
         return;
     };
-    let (mut server, service) = meeting.fronted(Bonds::Diverted);
-    let (server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (server, service, hawser) = meeting.diverted();
     for to in servers() {
         for says in [Announcement::Bond, Announcement::BondAsInPaper] {
             let (near, outcome) = meeting.connect_saying(says, "west", to);
@@ -67,28 +62,13 @@ fn what_wants_a_bond_is_given_to_hawser_on_the_same_port() {
     });
 }
 
-/// Has the server's addresses known, and Hawser listen. Runs at the server.
-pub(crate) fn diverting(server: &mut Discovery) -> Vec<TcpListener> {
-    server
-        .set_own_addresses(servers().map(|it| it.ip()))
-        .unwrap();
-    let hawser = server.listen(&LOOPBACK).unwrap();
-    assert_eq!(hawser.len(), 2);
-    hawser
-}
-
 #[test]
 fn a_socket_knows_at_once_what_it_was_answered() {
     let Some(mut meeting) = Meeting::new("bonds::a_socket_knows_at_once_what_it_was_answered")
     else {
         return;
     };
-    let (mut server, service) = meeting.fronted(Bonds::Diverted);
-    let (server, _hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (server, service, _hawser) = meeting.diverted();
     let asking = meeting.client.asking();
     for _ in 0..100 {
         let to = servers()[0];
@@ -123,12 +103,7 @@ fn what_is_for_a_host_behind_this_one_goes_there() {
     else {
         return;
     };
-    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
-    let (server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (server, _service, hawser) = meeting.diverted();
     let behind = meeting.ground.behind(BEHIND, PORT);
     let to = SocketAddr::new(BEHIND.parse().unwrap(), PORT);
     let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
@@ -213,12 +188,7 @@ fn what_alters_numbers_and_splits_segments_on_the_way_changes_nothing() {
         most: 500,
     };
     let _relay = meeting.ground.relay("west", altered);
-    let (mut server, service) = meeting.fronted(Bonds::Diverted);
-    let (server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (server, service, hawser) = meeting.diverted();
     for to in servers() {
         for says in [Announcement::Bond, Announcement::BondAsInPaper] {
             let (near, outcome) = meeting.connect_saying(says, "west", to);
@@ -244,12 +214,7 @@ fn what_is_diverted_is_carried_whole_where_devices_join_segments() {
     let Some(mut meeting) = Meeting::new(test) else {
         return;
     };
-    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
-    let (_server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (_server, _service, hawser) = meeting.diverted();
     for to in servers() {
         meeting.wire.segments(PORT);
         let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
@@ -273,12 +238,7 @@ fn where_addresses_are_translated_bonds_are_given_all_the_same() {
     if let Err(reason) = meeting.ground.at_server(move || nft(rules)) {
         return hawser_skip::skip(&format!("capture::{test}"), &reason);
     }
-    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
-    let (_server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (_server, _service, hawser) = meeting.diverted();
     for to in servers() {
         let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
         assert!(
@@ -303,12 +263,7 @@ fn what_a_rule_leads_to_another_port_comes_there_and_its_handshake_says_nothing(
     if let Err(reason) = meeting.ground.at_server(|| nft(&rules)) {
         return hawser_skip::skip(&format!("capture::{test}"), &reason);
     }
-    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
-    let (_server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (_server, _service, hawser) = meeting.diverted();
     for to in servers() {
         let (near, outcome) = meeting.connect_saying(Announcement::Bond, "west", to);
         assert_eq!(outcome, Outcome::Plain);
@@ -337,13 +292,9 @@ fn with_syn_cookies_no_bond_is_promised() {
     let Some(mut meeting) = Meeting::new("bonds::with_syn_cookies_no_bond_is_promised") else {
         return;
     };
-    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
-    let (_server, _hawser) = meeting.ground.at_server(move || {
-        std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let cookies = || std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
+    meeting.ground.at_server(cookies);
+    let (_server, _service, _hawser) = meeting.diverted();
     for to in servers() {
         let (socket, connected) = meeting.try_to_connect(Announcement::Bond, "west", to);
         let outcome = meeting.next().outcome;
@@ -364,8 +315,3 @@ const CARRIED: usize = 1 << 18;
 
 /// A host that the server forwards to.
 const BEHIND: &str = "10.99.77.2";
-
-const LOOPBACK: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::LOCALHOST),
-    IpAddr::V6(Ipv6Addr::LOCALHOST),
-];

@@ -1,7 +1,7 @@
 //! Capability in the handshake, between two namespaces.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use hawser_capture::{Announcement, Bonds, CaptureError, Discovery, Outcome};
@@ -139,75 +139,6 @@ fn a_connection_that_wants_a_bond_hears_whether_it_can_have_one() {
         // With its port free, the server is gone as well.
         drop((server, listener));
     }
-}
-
-#[test]
-fn a_port_that_the_server_still_knows_from_before_is_asked_again() {
-    let test = "discovery::a_port_that_the_server_still_knows_from_before_is_asked_again";
-    let Some(mut meeting) = Meeting::new(test) else {
-        return;
-    };
-    let (_server, listener) = meeting.fronted(Bonds::Refused);
-    // Otherwise newer timestamps let a SYN take the place of an old connection.
-    std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0").unwrap();
-    for (to, port) in servers().into_iter().zip(40_001..) {
-        // The server closes first, and keeps the ports for a minute.
-        let mut old = beginning_at(1 << 30, port, to);
-        let (accepted, _) = listener.accept().unwrap();
-        // Not by dropping: a program that another test starts holds the connection until it runs.
-        accepted.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(old.read(&mut [0]).unwrap(), 0);
-        old.shutdown(Shutdown::Write).unwrap();
-        assert_eq!((&accepted).read(&mut [0]).unwrap(), 0);
-        drop((old, accepted));
-        meeting.wire.segments(PORT);
-        let there = Some(Announcement::There);
-        meeting.client.set_everywhere(there).unwrap();
-        // Before what the server has seen, so it may be a late copy.
-        drop(beginning_at(1 << 20, port, to));
-        drop(listener.accept().unwrap());
-        let segments = meeting.wire.segments(PORT);
-        let has = |it: &Segment| (it.has(Flag::Syn), it.has(Flag::Ack), it.option().is_some());
-        let has: Vec<_> = segments.iter().take(5).map(has).collect();
-        let (syn, answer) = ((true, false, true), (true, true, true));
-        let (acknowledged, reset) = ((false, true, false), (false, false, false));
-        assert_eq!(has, [syn, acknowledged, reset, syn, answer]);
-        let learnt = meeting.next();
-        let is_answered = matches!(learnt.outcome, Outcome::Answered(_));
-        assert!(is_answered, "{learnt:?}");
-        meeting.client.set_everywhere(None).unwrap();
-    }
-}
-
-/// Connects from this port, with this as the first sequence number, once the port is free here.
-fn beginning_at(number: libc::c_int, port: u16, to: SocketAddr) -> TcpStream {
-    let mut begun = None;
-    eventually("the port is free", || {
-        begun = try_beginning_at(number, port, to).ok();
-        begun.is_some()
-    });
-    begun.unwrap()
-}
-
-fn try_beginning_at(number: libc::c_int, port: u16, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
-    let by_hand = [
-        (libc::TCP_REPAIR, 1),
-        (libc::TCP_REPAIR_QUEUE, SEND_QUEUE),
-        (libc::TCP_QUEUE_SEQ, number),
-        (libc::TCP_REPAIR, 0),
-    ];
-    for (option, value) in by_hand {
-        tcp_option(&socket, option, value);
-    }
-    socket.set_reuse_address(true)?;
-    let from = match to {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
-    };
-    socket.bind(&from.into())?;
-    socket.connect(&to.into())?;
-    Ok(socket.into())
 }
 
 #[test]
@@ -423,6 +354,3 @@ fn captured_connections_are_announced_by_the_link_that_they_are_bound_to() {
     // Its own callbacks are still there.
     eventually("their ends are seen", || captured.open().is_empty());
 }
-
-/// The queue of what is sent, of a socket that is set up by hand (`linux/tcp.h`).
-const SEND_QUEUE: libc::c_int = 2;

@@ -8,6 +8,19 @@ use hawser_types::ByteCount;
 use crate::ground::*;
 use crate::stage::*;
 
+/// The events of a stage's connections, and what they are read with.
+fn followed(stage: &mut Stage) -> (tokio::runtime::Runtime, Events) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let events = {
+        let _inside = runtime.enter();
+        stage.capture.events().unwrap().unwrap()
+    };
+    (runtime, events)
+}
+
 fn next(runtime: &tokio::runtime::Runtime, events: &mut Events) -> Event {
     let next = async { tokio::time::timeout(PATIENCE, events.next()).await };
     runtime.block_on(next).unwrap().unwrap()
@@ -18,14 +31,7 @@ fn ends_come_back_with_what_was_moved() {
     let Some(mut stage) = Stage::new("ends::ends_come_back_with_what_was_moved") else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let mut events = {
-        let _inside = runtime.enter();
-        stage.capture.events().unwrap().unwrap()
-    };
+    let (runtime, mut events) = followed(&mut stage);
     let to = stage.to4();
     stage.puppet.connect("tcp", &to);
     let (mut server, _) = stage.listener.accept().unwrap();
@@ -67,18 +73,31 @@ fn ends_come_back_with_what_was_moved() {
 }
 
 #[test]
+fn what_is_held_and_can_go_nowhere_is_told() {
+    let Some(mut stage) = Stage::new("ends::what_is_held_and_can_go_nowhere_is_told") else {
+        return;
+    };
+    let (runtime, mut events) = followed(&mut stage);
+    let to = stage.to4();
+    let held = to.parse().unwrap();
+    stage.capture.set_peers(&[], &[held]).unwrap();
+    for (kind, udp) in [("udp", true), ("tcp", false)] {
+        let answer = stage.puppet.tell(&format!("{kind} {to}"));
+        assert!(answer.starts_with("error 1 "), "{answer}");
+        let Event::Refused(connection) = next(&runtime, &mut events) else {
+            panic!("refused")
+        };
+        assert_eq!((connection.remote, connection.udp), (held, udp));
+        assert_eq!(connection.process, stage.puppet.child.id());
+    }
+}
+
+#[test]
 fn datagrams_are_counted_by_their_payload() {
     let Some(mut stage) = Stage::new("ends::datagrams_are_counted_by_their_payload") else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let mut events = {
-        let _inside = runtime.enter();
-        stage.capture.events().unwrap().unwrap()
-    };
+    let (runtime, mut events) = followed(&mut stage);
     for address in [SERVER4, SERVER6] {
         let server = stage.ground.datagrams_to(address);
         let to = server.local_addr().unwrap().to_string();

@@ -1,7 +1,7 @@
 //! Two hosts that find out in the handshake whether they can bond.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -88,6 +88,20 @@ impl Meeting {
         })
     }
 
+    /// Starts the programs at the server, its service, and Hawser's listeners of each family, to
+    /// which connections over the link `west` go that want a bond.
+    pub(crate) fn diverted(&self) -> (Discovery, TcpListener, Vec<TcpListener>) {
+        let (mut server, service) = self.fronted(Bonds::Diverted);
+        self.ground.at_server(move || {
+            let own = servers().map(|it| it.ip());
+            server.set_own_addresses(own).unwrap();
+            let hawser = server.listen(&LOOPBACK).unwrap();
+            assert_eq!(hawser.len(), 2);
+            server.divert_on("west").unwrap();
+            (server, service, hawser)
+        })
+    }
+
     /// Starts a service at a server without Hawser.
     pub(crate) fn legacy(&self) -> TcpListener {
         self.ground
@@ -170,6 +184,11 @@ pub(crate) fn assert_usual(segments: &[Segment]) {
     let usual = [(true, false), (true, true), (false, true), (false, true)];
     assert_eq!(flags, usual, "SYN, SYN-ACK, ACK, RST and ACK");
 }
+
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
 
 /// Sets an option of TCP.
 pub(crate) fn tcp_option(socket: &impl AsRawFd, option: libc::c_int, value: libc::c_int) {

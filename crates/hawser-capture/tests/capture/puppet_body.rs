@@ -24,6 +24,7 @@ fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
     match words {
         ["tcp", to] => connect(held, parse(to)?, Type::STREAM, None),
         ["udp", to] => connect(held, parse(to)?, Type::DGRAM, None),
+        ["udp-from", from, to] => connect(held, parse(to)?, Type::DGRAM, Some(parse(from)?)),
         ["tcp-from", from, to] => connect(held, parse(to)?, Type::STREAM, Some(parse(from)?)),
         ["mapped", to] => mapped(held, parse(to)?),
         ["marked", dscp, to] => marked(held, dscp.parse().unwrap(), parse(to)?),
@@ -47,6 +48,10 @@ fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
         ["many", count, to] => many(count.parse().unwrap(), parse(to)?),
         ["again", to] => again(held, parse(to)?),
         ["write", text] => write(held, text),
+        ["last-sends", to] => {
+            held[held.len() - 1].send_to(b"question", &parse(to)?.into())?;
+            Ok("sent".to_owned())
+        }
         ["mark"] => Ok(held[held.len() - 1].mark()?.to_string()),
         ["peer"] => Ok(address(&held[held.len() - 1].peer_addr()?)),
         ["capture", group] => hold_capture(group),

@@ -190,63 +190,6 @@ fn redirected_connections_show_where_they_wanted_to_go() {
     assert_eq!(stage.links("tcp", &server), [1, 2], "the rule says so");
 }
 
-#[test]
-fn what_is_held_goes_by_this_process_or_nowhere() {
-    let Some(mut stage) = Stage::new("rules::what_is_held_goes_by_this_process_or_nowhere") else {
-        return;
-    };
-    let here = TcpListener::bind("127.0.0.1:0").unwrap();
-    let SocketAddr::V4(to_here) = here.local_addr().unwrap() else {
-        panic!("a family")
-    };
-    let settings = Settings {
-        redirect_ipv4: Some(to_here),
-        unruled: Unruled::Peers,
-        ..turns()
-    };
-    stage.capture.set_settings(&settings).unwrap();
-    let (to4, to6) = (stage.to4(), stage.to6());
-    let held = [&to4, &to6].map(|to| to.parse().unwrap());
-    stage.capture.set_peers(&[held[0]], &held).unwrap();
-    // Whatever routes say.
-    let near = ["10.99.9.0/24".parse().unwrap()];
-    stage.capture.set_local_prefixes(&near).unwrap();
-    for kind in ["tcp", "mapped"] {
-        stage.puppet.ask(&format!("{kind} {to4}"));
-        here.accept().unwrap();
-        assert_eq!(stage.puppet.ask("peer"), to4);
-    }
-    // There is no port for IPv6, and datagrams would go past the process.
-    for refused in ["tcp", "udp"] {
-        let answer = stage.puppet.tell(&format!("{refused} {to6}"));
-        assert!(answer.starts_with("error 1 "), "{refused}: {answer}");
-    }
-    for refused in ["udp", "send 1"] {
-        let answer = stage.puppet.tell(&format!("{refused} {to4}"));
-        assert!(answer.starts_with("error 1 "), "{refused}: {answer}");
-    }
-    assert_eq!(stage.capture.counts().unwrap().refused, 4);
-    // Other ports, and the user's own word.
-    let other = format!("{SERVER4}:{}", stage.port() ^ 1);
-    stage.puppet.ask(&format!("udp {other}"));
-    let direct = Action {
-        mode: Some(Mode::Direct),
-        ..Action::default()
-    };
-    let rules = RuleSet::new([rule(Condition::default(), direct)]);
-    stage.capture.set_rules(&rules).unwrap();
-    stage.capture.set_local_prefixes(&[]).unwrap();
-    assert_eq!(stage.links("tcp", &to4), [1, 2]);
-    // Port 0 is all of them.
-    stage.capture.set_rules(&RuleSet::default()).unwrap();
-    let all = SocketAddr::new(held[0].ip(), 0);
-    stage.capture.set_peers(&[], &[all]).unwrap();
-    let answer = stage.puppet.tell(&format!("udp {other}"));
-    assert!(answer.starts_with("error 1 "), "{answer}");
-    stage.capture.set_peers(&[], &[]).unwrap();
-    stage.puppet.ask(&format!("udp {other}"));
-}
-
 fn shows_its_mark(stage: &mut Stage, here: &TcpListener, wanted: SocketAddr) {
     stage.puppet.ask(&format!("marked 46 {wanted}"));
     let (_, peer) = here.accept().unwrap();

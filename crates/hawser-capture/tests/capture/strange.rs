@@ -8,7 +8,7 @@ use hawser_skip::wire::{ByHand, Connection, Flag, Segment};
 use hawser_wire::{Offer, OfferForm, SynOption};
 use socket2::{Domain, Socket, Type};
 
-use crate::bonds::{accepted, diverting};
+use crate::bonds::accepted;
 use crate::meeting::*;
 
 #[test]
@@ -17,12 +17,7 @@ fn an_option_that_cannot_be_read_leaves_a_connection_to_the_service() {
     let Some((meeting, hand)) = by_hand(test) else {
         return;
     };
-    let (mut server, service) = meeting.fronted(Bonds::Diverted);
-    let (server, _hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (server, service, _hawser) = meeting.diverted();
     let whole = |paper| question(paper, 42);
     let broken: Vec<Vec<u8>> = vec![
         // Lengths that are none, too short, too long, and behind the end.
@@ -69,12 +64,7 @@ fn connections_with_one_number_are_answered_each_by_itself() {
     let Some((meeting, hand)) = by_hand(test) else {
         return;
     };
-    let (mut server, _service) = meeting.fronted(Bonds::Diverted);
-    let (server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (server, _service, hawser) = meeting.diverted();
     for (from, to) in strangers().into_iter().zip(servers()) {
         for paper in [false, true] {
             let port = if paper { 20_000 } else { 30_000 };
@@ -100,12 +90,7 @@ fn a_syn_that_is_sent_again_and_one_that_is_replayed_make_no_second_connection()
     let Some((meeting, hand)) = by_hand(test) else {
         return;
     };
-    let (mut server, service) = meeting.fronted(Bonds::Diverted);
-    let (server, hawser) = meeting.ground.at_server(move || {
-        let hawser = diverting(&mut server);
-        server.divert_on("west").unwrap();
-        (server, hawser)
-    });
+    let (server, service, hawser) = meeting.diverted();
     let from = SocketAddr::new(strangers()[0], 40_000);
     let to = servers()[0];
     let connection = hand.connect(from, to, &question(false, 7));

@@ -6,12 +6,15 @@ mod links;
 mod state;
 mod system;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::bail;
+use hawser_config::FrontPort;
 use hawser_control::span;
 use hawser_net::kill_switch;
 use hawser_net::links::{list_links, usable};
+use hawser_net::port_rules::led_elsewhere;
 use hawser_net::unix_time::UnixTime;
 
 use crate::args::TableArgs;
@@ -25,6 +28,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let chosen = usable(&all, wanted);
     let mut checks = links::check(&all, &chosen, wanted, setup.config.serve.listen);
     checks.extend(system::check(&setup.config.serve.front.ports));
+    checks.extend(redirects(&setup.config.serve.front.ports).await);
     checks.extend(kill_switch().await);
     checks.extend(agent::check(setup).await);
     checks.extend(state::check(setup, &chosen).await);
@@ -48,6 +52,28 @@ async fn kill_switch() -> Option<Check> {
         format!("on for {age}: only what Hawser carries leaves this machine"),
         "`hawser kill-switch off` removes it, where that is not wanted",
     ))
+}
+
+/// A fronted port whose connections come to another one has no bonds of its own.
+async fn redirects(fronted: &[FrontPort]) -> Vec<Check> {
+    let ports: BTreeSet<u16> = fronted.iter().map(|it| it.port).collect();
+    let led = match ports.is_empty() {
+        true => None,
+        false => led_elsewhere(ports).await,
+    };
+    let check = |(port, to): (u16, Option<u16>)| {
+        let to = to.map_or_else(|| "another port".to_owned(), |to| format!("port {to}"));
+        Check::warn(
+            "fronted ports",
+            format!(
+                "a rule of address translation leads port {port} to {to}: connections to port \
+                 {port} have no bond from their beginning, and its service is not reached over \
+                 sessions"
+            ),
+            format!("front {to} where that is open to all, or remove the rule"),
+        )
+    };
+    led.into_iter().flatten().map(check).collect()
 }
 
 fn text(checks: &[Check]) -> String {

@@ -15,7 +15,8 @@ use hawser_config::Config;
 use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::peer::VouchedServers;
-use hawser_net::links::{LinkMonitor, Routes};
+use hawser_front::this_machine::ThisMachine;
+use hawser_net::links::{LinkMonitor, OwnAddresses, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::{Class, GatewayUse};
 use tokio::sync::watch;
@@ -87,7 +88,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     let seeking = || (&links, &rules, followed.clone());
     let group = kernel.as_ref().map(Kernel::group);
     let discovering = discovering(setup, (&config, args), seeking(), direct.director(), group)?;
-    let vouched = vouched(setup, (&config, args), seeking(), direct.director())?;
+    let vouched = vouched(setup, (&config, args), seeking(), direct.director()).await?;
     let (reserved, known) = (setup.reserved_names()?, KnownNames::default());
     let names = NameStub::start(direct.director(), reserved, known, vouched.clone());
     let sources = Sources {
@@ -156,7 +157,7 @@ fn discovering(
 }
 
 /// Holds names to their vouchers, where that is wanted, and programs connect by this process.
-fn vouched(
+async fn vouched(
     setup: &Setup,
     (config, args): (&Config, &RunArgs),
     (links, link_rules, rules): (&Links, &Arc<LinkRuleStore>, ConnectionRules),
@@ -168,14 +169,18 @@ fn vouched(
         }
         return Ok(None);
     }
-    if !config.up.vouched.is_empty() {
-        vouching::tell_of_captured();
+    if config.up.vouched.is_empty() {
+        return Ok(None);
     }
+    vouching::tell_of_captured();
+    let own = OwnAddresses::follow()
+        .await
+        .context("can't follow this machine's addresses")?;
     let choice = SessionChoice::of(&config.session);
     vouching::start(
         (setup, config),
         (links, link_rules),
-        director,
+        (director, ThisMachine::new(own)),
         rules,
         &choice,
     )
@@ -219,7 +224,10 @@ async fn run_with_gateway(
             let how = (config.connection.scheduler, Some(usage));
             kernel.run_bonded(args, dialer, how, sources).await
         }
-        None => shimmed::run(setup, args, (dialer, sources.names), leads_out).await,
+        None => {
+            let by = (dialer, sources.names, sources.vouched);
+            shimmed::run(setup, args, by, leads_out).await
+        }
     };
     keeping.finish(&client).await;
     client.close(END_PATIENCE).await;
@@ -237,7 +245,7 @@ async fn run_shimmed(
 ) -> anyhow::Result<ExitCode> {
     let peers = peering.as_ref().map(Peering::peers);
     let dialer = Arc::new(sources.dialer(None, peers));
-    let by = (dialer, sources.names);
+    let by = (dialer, sources.names, sources.vouched);
     let ended = shimmed::run(setup, args, by, leads_out).await;
     if let Some(peering) = peering {
         peering.sessions.close(END_PATIENCE).await;

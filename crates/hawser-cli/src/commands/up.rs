@@ -256,7 +256,7 @@ impl Serving<'_> {
         let vouched = vouching::start(
             (self.setup, self.config),
             (self.links, self.rules),
-            director.clone(),
+            (director.clone(), self.machine.clone()),
             self.connection_rules.clone(),
             &subject.choice,
         )?;

@@ -244,7 +244,7 @@ impl KernelPlaces {
         if let Some(packets) = &self.packets {
             self.capture.set_packets(*packets.borrow())?;
         }
-        self.turned.refresh(&mut self.capture)?;
+        let turned = self.turned.refresh(&mut self.capture);
         let mut links = entries(&report);
         self.surroundings.hold_back(&mut links, &report);
         let placed = self.capture.set_links(&links);
@@ -257,6 +257,7 @@ impl KernelPlaces {
         self.capture.set_loads(&loads)?;
         self.abort_on_lost(&report);
         self.abort_stranded();
+        turned?;
         placed?;
         self.complaint.clear();
         Ok(())

@@ -16,7 +16,8 @@ mod shared;
 mod tests;
 mod watched;
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hawser_net::client::Client;
 use hawser_net::identity::PublicKey;
-use hawser_wire::dns::{DnsQuestion, MAX_ADDRESSES};
+use hawser_wire::dns::DnsQuestion;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -34,6 +35,7 @@ use crate::connection::{HeldDestinations, Origin};
 use crate::destination::Destination;
 pub use parts::{StartVouched, VouchedName, VouchedSettings, VouchedWay};
 use shared::{Shared, keep};
+use watched::Watched;
 
 /// Sessions with servers that are vouched for. Lives until its last clone is dropped.
 #[derive(Clone)]
@@ -91,22 +93,57 @@ impl VouchedServers {
         let Some(watched) = self.shared.named(&name) else {
             return true;
         };
+        if question.may_hint_at_addresses() {
+            return false;
+        }
+        let held = self.hold_told(&watched, &question, answer).await;
+        if let Err(reason) = &held {
+            tracing::warn!(%name, reason, "a program is not told where this name leads to: its \
+                connections could go past the name's voucher");
+        }
+        held.is_ok()
+    }
+
+    /// Has connections come to this process to what an answer says of a name; else says why not
+    /// all of them do.
+    async fn hold_told(
+        &self,
+        watched: &Arc<Watched>,
+        question: &DnsQuestion,
+        answer: &[u8],
+    ) -> Result<(), String> {
+        let answer = question.decode_answer(answer);
+        let answer = answer.map_err(|error| error.to_string())?;
+        let answer = answer.ok_or("it is an answer to something else")?;
+        if answer.may_lead_elsewhere {
+            return Err("the answer has addresses that are not read".to_owned());
+        }
         if !question.is_for_addresses() {
-            return !question.may_hint_at_addresses();
+            let has_none = answer.addresses.is_empty();
+            return has_none
+                .then_some(())
+                .ok_or_else(|| "nobody asked for addresses".to_owned());
         }
-        let is_turned = async {
-            // Of more addresses than are read the others would be told, and not held.
-            let answer = question.decode_answer(answer).ok()??;
-            let addresses = (answer.addresses.len() < MAX_ADDRESSES).then_some(answer.addresses)?;
-            let version = self.shared.led.note(&watched, &addresses).ok()?;
-            self.shared.led.is_turned(version).await.then_some(())
-        };
-        let is_turned = is_turned.await.is_some();
-        if !is_turned {
-            tracing::warn!(%name, "a program is not told where this name leads to: its connections \
-                could go past the name's voucher");
-        }
+        let led = &self.shared.led;
+        let version = led.note(watched, &answer.addresses);
+        let version = version.map_err(|error| error.to_string())?;
+        let is_turned = led.is_turned(version).await;
         is_turned
+            .then_some(())
+            .ok_or_else(|| "the kernel does not turn them yet".to_owned())
+    }
+
+    /// Addresses of this machine's name servers, which are held to nothing whoever leads there.
+    pub(crate) fn set_name_servers(&self, servers: BTreeSet<IpAddr>) {
+        self.shared.led.set_name_servers(servers);
+    }
+
+    /// Whether what goes to this address and port is held: it goes by this process or nowhere.
+    pub fn holds(&self, to: SocketAddr, origin: &Origin) -> bool {
+        let (shared, to) = (&self.shared, Destination::from(to));
+        !shared.is_all_by_gateway()
+            && shared.held(&to).is_some()
+            && may_use_all_links(&shared.rules.borrow(), &to, origin)
     }
 
     /// Connections that came about over sessions so far.
@@ -127,12 +164,12 @@ impl DialVouched<Bonded> for VouchedServers {
         origin: &'a Origin,
     ) -> Option<BoxFuture<'a, Option<VouchedWay<'a, Bonded>>>> {
         let shared = &self.shared;
-        let watched = shared.held(destination)?;
+        let held = shared.held(destination)?;
         // The user's own word.
         if !may_use_all_links(&shared.rules.borrow(), destination, origin) {
             return None;
         }
-        let judging = shared.judge(watched, destination.port, origin);
+        let judging = shared.judge(held, destination.port, origin);
         Some(judging.boxed())
     }
 }

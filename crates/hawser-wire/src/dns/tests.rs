@@ -55,6 +55,38 @@ fn addresses_behind_an_alias_are_read_with_the_shortest_time() {
 }
 
 #[test]
+fn what_may_lead_elsewhere_than_to_the_addresses_that_were_read_is_told() {
+    let query = DnsQuestion::encode(7, &name("gw.example.org"), AddressRecord::A);
+    let question = DnsQuestion::decode(&query).unwrap();
+    let leads_elsewhere = |message: &[u8]| {
+        let answer = question.decode_answer(message).unwrap().unwrap();
+        answer.may_lead_elsewhere
+    };
+    let address = |n: u8| [192, 0, 2, n];
+    let all: Vec<[u8; 4]> = (0..=MAX_ADDRESSES as u8).map(address).collect();
+    let all: Vec<(u16, u32, &[u8])> = all.iter().map(|it| (TYPE_A, 60, &it[..])).collect();
+    let most = answer(&query, 0, &all[..MAX_ADDRESSES]);
+    assert!(!leads_elsewhere(&most));
+    assert!(leads_elsewhere(&answer(&query, 0, &all)), "one too many");
+    let alias: (u16, u32, &[u8]) = (5, 300, b"\x02ab\xc0\x0c");
+    let one = answer(&query, 0, &[alias, all[0], all[0]]);
+    assert!(!leads_elsewhere(&one));
+    for kind in [TYPE_SVCB, TYPE_HTTPS] {
+        assert!(leads_elsewhere(&answer(
+            &query,
+            0,
+            &[all[0], (kind, 60, b"")]
+        )));
+    }
+    assert!(leads_elsewhere(&answer(&query, 0, &[(TYPE_A, 60, b"123")])));
+    let mut chaos = one;
+    let class = query.len() + 2 + 2 + 1;
+    assert_eq!(chaos[class], 1);
+    chaos[class] = 3;
+    assert!(leads_elsewhere(&chaos), "of another class");
+}
+
+#[test]
 fn answers_to_other_questions_are_not_answers() {
     let query = DnsQuestion::encode(7, &name("a.example"), AddressRecord::A);
     let question = DnsQuestion::decode(&query).unwrap();

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use hawser_capture::process::Process;
 use hawser_capture::shim::{Admit, Open, Registry, ShimFile, ShimServer, unaffected};
 use hawser_front::name_stub::NameStub;
+use hawser_front::peer::VouchedServers;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::links::{Link, Routes, full_tunnel, usable};
@@ -22,14 +23,19 @@ use crate::daemon::proxy::links::Links;
 use crate::setup::Setup;
 
 /// Runs the program with its connections made by `dialer`, and its questions for names answered by
-/// `names`.
+/// `names`. What is `held` goes by `dialer` or nowhere.
 pub(super) async fn run<D: Dialer>(
     setup: &Setup,
     args: &RunArgs,
-    (dialer, names): (Arc<D>, NameStub),
+    (dialer, names, held): (Arc<D>, NameStub, Option<VouchedServers>),
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {
-    let admission = Admission { leads_out, names };
+    let holds = held.is_some();
+    let admission = Admission {
+        leads_out,
+        names,
+        held,
+    };
     let shims = ShimServer::start(admission).context("can't hear of the program's connections")?;
     let registry = shims.registry().clone();
     let server = RedirectServer::bind(dialer, Announced(registry.clone()))
@@ -40,7 +46,7 @@ pub(super) async fn run<D: Dialer>(
     command
         .args(args.arguments())
         .env(PRELOAD, file.preload(env::var_os(PRELOAD).as_deref()))
-        .env(SETTINGS, shims.settings(server.v4(), server.v6()));
+        .env(SETTINGS, shims.settings(server.v4(), server.v6(), holds));
     say_if_unaffected(args);
     let (end, ended) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.run(async move {
@@ -93,11 +99,23 @@ pub(super) struct LeadsOut {
 struct Admission {
     leads_out: LeadsOut,
     names: NameStub,
+    held: Option<VouchedServers>,
+}
+
+impl Admission {
+    fn holds(&self, to: SocketAddr, process: &Process) -> bool {
+        let holds = |held: &VouchedServers| held.holds(to, &process.clone().into());
+        self.held.as_ref().is_some_and(holds)
+    }
 }
 
 impl Admit for Admission {
-    async fn admits(&self, to: SocketAddr, _: &Process) -> bool {
-        self.leads_out.takes(to.ip()).await
+    async fn admits(&self, to: SocketAddr, process: &Process) -> bool {
+        self.holds(to, process) || self.leads_out.takes(to.ip()).await
+    }
+
+    fn admits_datagrams(&self, to: SocketAddr, process: &Process) -> bool {
+        !self.holds(to, process)
     }
 
     fn stub_of(&self, server: SocketAddr) -> Option<SocketAddr> {

@@ -7,6 +7,7 @@ use hawser_control::VouchedStatus;
 use hawser_front::connection::SharedDirector;
 use hawser_front::peer::{VouchedServers, VouchedSettings};
 use hawser_front::root_certificates::RootCertificates;
+use hawser_front::this_machine::ThisMachine;
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::store::VoucherStore;
@@ -24,7 +25,7 @@ use crate::setup::{Setup, Usage};
 pub(crate) fn start(
     (setup, config): (&Setup, &Config),
     links: (&Links, &Arc<LinkRuleStore>),
-    director: SharedDirector,
+    (director, machine): (SharedDirector, ThisMachine),
     rules: ConnectionRules,
     choice: &Choice,
 ) -> anyhow::Result<Option<VouchedServers>> {
@@ -47,6 +48,7 @@ pub(crate) fn start(
         roots,
         store: VoucherStore::open(&setup.state)?,
         director,
+        machine,
         port: DEFAULT_FRONT_PORT,
         start: Box::new(move |door, key| {
             // Nobody has seen it before, and nobody will again.

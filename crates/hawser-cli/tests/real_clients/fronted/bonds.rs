@@ -187,6 +187,13 @@ fn what_asks_at_a_port_that_a_rule_leads_elsewhere_has_the_service_there() {
     assert!(is_clients("10.7.1.2") || is_clients("10.7.2.2"), "{line}");
     let told = format!("leads port {PLAIN} to port {OTHER}");
     assert!(server.log().contains(&told), "{}", server.log());
+    let config = stage.place.path("serve.toml");
+    std::fs::write(&config, format!("[serve]\nfront = [\"{PLAIN}\"]\n")).unwrap();
+    let mut doctor = stage.network.server.command(env!("CARGO_BIN_EXE_hawser"));
+    doctor.arg("--state").arg(stage.place.path("doctor"));
+    doctor.arg("--config").arg(config).arg("doctor");
+    let found = String::from_utf8(doctor.output().unwrap().stdout).unwrap();
+    assert!(found.contains(&told), "{found}");
     // Once that is known the kernel leads them by itself.
     let is_left_alone = || {
         let before = stage.counts();

@@ -1,6 +1,6 @@
 //! Addresses that names held to their vouchers lead to, for programs that connect to addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,15 +9,26 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::watched::Watched;
+use crate::this_machine::ThisMachine;
 
 /// Where names lead to, as programs or this host were told. Such an address is the name's for as
 /// long as a program may remember it.
 ///
-/// An address that nobody need remember any more makes room, and no other one: whoever makes up
-/// answers could otherwise have the true addresses forgotten, which programs know.
-#[derive(Debug, Default)]
+/// Answers of name servers prove nothing, so whoever makes them up can have any address here:
+///
+/// - Those that mean this machine or its links are refused, and those of its name servers:
+///   otherwise such an answer would have it lose what it can't do without.
+/// - Each name has a part of the room, so that no other one has to give way.
+/// - An address at which no server has proved a key of the name makes room after an hour, the
+///   oldest first, and any other one after a day. So true addresses that programs know are not
+///   forgotten for made-up ones, and those fill no room for long.
+#[derive(Debug)]
 pub(super) struct Led {
-    known: Mutex<BTreeMap<IpAddr, Vec<Told>>>,
+    known: Mutex<Known>,
+    machine: ThisMachine,
+    name_servers: Mutex<BTreeSet<IpAddr>>,
+    /// Addresses that one name may have.
+    share: usize,
     /// Grows with each address that is new, and starts at 0.
     version: watch::Sender<u64>,
     /// The version of which the kernel's program turns connections to this process; `None` where
@@ -25,60 +36,147 @@ pub(super) struct Led {
     turned: watch::Sender<Option<u64>>,
 }
 
+type Known = BTreeMap<IpAddr, Vec<Told>>;
+
 /// An address was told of a name.
 #[derive(Debug)]
 struct Told {
     of: Arc<Watched>,
     at: Instant,
+    /// A server there has proved a key of the name.
+    is_proved: bool,
 }
 
-/// Addresses more than there is room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoRoom;
+/// Why connections to an address are not held to the voucher of a name that leads there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotHeld {
+    #[error("it leads to more addresses than there is room for")]
+    NoRoom,
+    #[error("{0} is an address of this machine, of its links or of its name servers")]
+    Never(IpAddr),
+}
 
 impl Led {
-    /// A name leads to these addresses. Returns the version that has them.
-    pub(super) fn note(&self, watched: &Arc<Watched>, addresses: &[IpAddr]) -> Result<u64, NoRoom> {
-        let (mut known, at) = (self.lock(), Instant::now());
-        let mut has_room = true;
+    /// None yet, of so many names. What is `machine`'s is never among them.
+    pub(super) fn new(names: usize, machine: ThisMachine) -> Self {
+        Self {
+            known: Mutex::default(),
+            machine,
+            name_servers: Mutex::default(),
+            share: (MAX_ADDRESSES / names.max(1)).max(1),
+            version: watch::Sender::default(),
+            turned: watch::Sender::default(),
+        }
+    }
+
+    /// The addresses of this machine's name servers, as they are now.
+    pub(super) fn set_name_servers(&self, servers: BTreeSet<IpAddr>) {
+        *lock(&self.name_servers) = servers;
+    }
+
+    /// A name leads to these addresses. Returns the version that has them; an error where it has
+    /// not all of them.
+    pub(super) fn note(
+        &self,
+        watched: &Arc<Watched>,
+        addresses: &[IpAddr],
+    ) -> Result<u64, NotHeld> {
+        let (mut known, at) = (lock(&self.known), Instant::now());
+        let mut outcome = Ok(());
         for address in addresses.iter().map(IpAddr::to_canonical) {
-            if known.len() >= MAX_ADDRESSES && !known.contains_key(&address) {
-                known.retain(|_, names| names.iter().any(|it| !it.is_over(at)));
-                if known.len() >= MAX_ADDRESSES {
-                    has_room = false;
+            if self.is_never(address) {
+                outcome = Err(NotHeld::Never(address));
+                continue;
+            }
+            let told = || known.get(&address).into_iter().flatten();
+            let before = told().find(|it| it.is_of(watched) && !it.is_over(at));
+            let is_proved = before.is_some_and(|it| it.is_proved);
+            if before.is_none() {
+                if !self.make_room(&mut known, address, watched, at) {
+                    outcome = Err(NotHeld::NoRoom);
                     continue;
                 }
-            }
-            let names = known.entry(address).or_default();
-            names.retain(|it| !it.is_over(at));
-            let before = names.len();
-            names.retain(|it| !Arc::ptr_eq(&it.of, watched));
-            if names.len() == before {
                 self.version.send_modify(|version| *version += 1);
             }
+            let names = known.entry(address).or_default();
+            names.retain(|it| !it.is_of(watched));
             let of = Arc::clone(watched);
-            names.insert(0, Told { of, at });
+            names.insert(0, Told { of, at, is_proved });
         }
-        has_room.then(|| *self.version.borrow()).ok_or(NoRoom)
+        outcome.map(|()| *self.version.borrow())
+    }
+
+    /// A server at this address has proved a key of the name.
+    pub(super) fn note_proved(&self, watched: &Arc<Watched>, address: IpAddr) {
+        let mut known = lock(&self.known);
+        let told = known.get_mut(&address.to_canonical()).into_iter().flatten();
+        for told in told.filter(|it| it.is_of(watched)) {
+            told.is_proved = true;
+        }
     }
 
     /// The names that lead to an address, the one that was told last first.
     pub(super) fn names_of(&self, address: IpAddr) -> Vec<Arc<Watched>> {
-        let (known, now) = (self.lock(), Instant::now());
-        let names = known.get(&address.to_canonical()).into_iter().flatten();
-        let names = names.filter(|it| !it.is_over(now));
+        let (known, now) = (lock(&self.known), Instant::now());
+        let address = address.to_canonical();
+        let names = known.get(&address).filter(|_| !self.is_never(address));
+        let names = names.into_iter().flatten().filter(|it| !it.is_over(now));
         names.map(|it| Arc::clone(&it.of)).collect()
     }
 
     /// The version, and all addresses with their names.
     pub(super) fn list(&self) -> (u64, Vec<(IpAddr, Arc<Watched>)>) {
-        let (known, now) = (self.lock(), Instant::now());
-        let all = known.iter().flat_map(|(address, names)| {
+        let (known, now) = (lock(&self.known), Instant::now());
+        // An address may have become this machine's meanwhile.
+        let held = known
+            .iter()
+            .filter(|(address, _)| !self.is_never(**address));
+        let all = held.flat_map(|(address, names)| {
             let names = names.iter().filter(|it| !it.is_over(now));
             names.map(|it| (*address, Arc::clone(&it.of)))
         });
         let all = all.collect();
         (*self.version.borrow(), all)
+    }
+
+    fn is_never(&self, address: IpAddr) -> bool {
+        self.machine.has(address) || lock(&self.name_servers).contains(&address)
+    }
+
+    /// Makes room for one more address of a name; says whether there is some.
+    fn make_room(
+        &self,
+        known: &mut Known,
+        address: IpAddr,
+        watched: &Arc<Watched>,
+        now: Instant,
+    ) -> bool {
+        known.retain(|_, names| {
+            names.retain(|it| !it.is_over(now));
+            !names.is_empty()
+        });
+        let has_room = |known: &Known| {
+            let all = known.values().flatten();
+            let is_there = known.contains_key(&address);
+            all.filter(|it| it.is_of(watched)).count() < self.share
+                && (is_there || known.len() < MAX_ADDRESSES)
+        };
+        if has_room(known) {
+            return true;
+        }
+        let told = known.iter().flat_map(|(at, names)| {
+            let own = names.iter().filter(|it| it.is_of(watched));
+            own.map(|it| (it.at, *at, it.may_give_way(now)))
+        });
+        let oldest = told.filter(|(.., may_give_way)| *may_give_way).min();
+        let Some((_, oldest, _)) = oldest else {
+            return false;
+        };
+        if let Some(names) = known.get_mut(&oldest) {
+            names.retain(|it| !it.is_of(watched));
+        }
+        known.retain(|_, names| !names.is_empty());
+        has_room(known)
     }
 
     /// The version, as it grows.
@@ -100,20 +198,30 @@ impl Led {
             .await
             .is_ok_and(|it| it.is_ok())
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Vec<Told>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Told {
+    fn is_of(&self, watched: &Arc<Watched>) -> bool {
+        Arc::ptr_eq(&self.of, watched)
+    }
+
     fn is_over(&self, now: Instant) -> bool {
         now.duration_since(self.at) > REMEMBERED_FOR
     }
+
+    fn may_give_way(&self, now: Instant) -> bool {
+        !self.is_proved && now.duration_since(self.at) > UNPROVED_FOR
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Few answers may be remembered for longer, and few programs do.
 const REMEMBERED_FOR: Duration = Duration::from_secs(86_400);
+/// Time for which an address keeps its place though no server there has proved anything.
+const UNPROVED_FOR: Duration = Duration::from_secs(3600);
 /// Of all names; the kernel's table has several ports for each of them.
 pub(super) const MAX_ADDRESSES: usize = 256;
 /// The kernel's table is brought up to date at once, on a machine that is not too busy. Programs
@@ -126,23 +234,27 @@ mod tests {
 
     use super::*;
 
+    fn led(names: usize) -> Led {
+        Led::new(names, ThisMachine::default())
+    }
+
     fn watched(name: &str) -> Arc<Watched> {
         Arc::new(Watched::new(name.parse().unwrap()))
     }
 
     fn ip(n: u32) -> IpAddr {
-        Ipv4Addr::from(n).into()
+        Ipv4Addr::from(0x0b00_0000 + n).into()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_address_is_the_names_for_a_day_and_is_turned_before_it_is_told() {
-        let (led, name) = (Led::default(), watched("example.org"));
+        let (led, name) = (led(1), watched("example.org"));
         let first = led.note(&name, &[ip(1)]).unwrap();
         assert!(led.is_turned(first).await, "nobody turns any");
         led.note_turned(first);
         let again = led.note(&name, &[ip(1)]);
         assert_eq!(again, Ok(first), "it is known already");
-        let next = led.note(&name, &["::ffff:0.0.0.2".parse().unwrap()]);
+        let next = led.note(&name, &["::ffff:11.0.0.2".parse().unwrap()]);
         let next = next.unwrap();
         assert!(!led.is_turned(next).await, "nobody has turned that one");
         let (version, list) = led.list();
@@ -157,7 +269,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_address_may_have_several_names() {
-        let led = Led::default();
+        let led = led(2);
         let names = ["one.example", "two.example"].map(watched);
         for name in &names {
             led.note(name, &[ip(1)]).unwrap();
@@ -169,16 +281,61 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn addresses_without_end_take_no_more_room_and_have_no_other_forgotten() {
-        let (led, name) = (Led::default(), watched("example.org"));
-        let most = MAX_ADDRESSES as u32;
-        for n in 0..most {
-            led.note(&name, &[ip(n)]).unwrap();
+        let (led, names) = (led(2), ["one.example", "two.example"].map(watched));
+        let share = MAX_ADDRESSES as u32 / 2;
+        for n in 0..share {
+            led.note(&names[0], &[ip(n)]).unwrap();
         }
-        assert_eq!(led.note(&name, &[ip(0), ip(most)]), Err(NoRoom));
-        assert!(led.names_of(ip(most)).is_empty());
+        led.note_proved(&names[0], ip(3));
+        let both = led.note(&names[0], &[ip(0), ip(share)]);
+        assert_eq!(both, Err(NotHeld::NoRoom));
+        assert!(led.names_of(ip(share)).is_empty());
         assert_eq!(led.names_of(ip(0)).len(), 1);
+        // The room of the other name is its own.
+        for n in 0..share {
+            led.note(&names[1], &[ip(1000 + n)]).unwrap();
+        }
+        assert_eq!(led.note(&names[1], &[ip(2000)]), Err(NotHeld::NoRoom));
+        // What nobody has proved makes room, and what was told last does so last.
+        tokio::time::advance(UNPROVED_FOR + Duration::from_secs(1)).await;
+        led.note(&names[0], &[ip(0)]).unwrap();
+        for n in share..2 * share - 2 {
+            led.note(&names[0], &[ip(n)]).unwrap();
+        }
+        assert_eq!(led.note(&names[0], &[ip(5000)]), Err(NotHeld::NoRoom));
+        assert_eq!([0, 3].map(|n| led.names_of(ip(n)).len()), [1, 1]);
+        assert!([1, 2].iter().all(|n| led.names_of(ip(*n)).is_empty()));
+        assert_eq!(led.list().1.len(), MAX_ADDRESSES);
         tokio::time::advance(REMEMBERED_FOR + Duration::from_secs(1)).await;
-        led.note(&name, &[ip(most)]).unwrap();
+        led.note(&names[0], &[ip(share)]).unwrap();
         assert_eq!(led.list().1.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_this_machine_needs_itself_is_never_held() {
+        let (led, name) = (led(1), watched("example.org"));
+        for never in [
+            "127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "224.0.0.251",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "::ffff:127.0.0.1",
+            "fe80::1",
+            "ff02::fb",
+        ] {
+            let never: IpAddr = never.parse().unwrap();
+            let refused = Err(NotHeld::Never(never.to_canonical()));
+            assert_eq!(led.note(&name, &[never, ip(1)]), refused);
+        }
+        assert_eq!(led.list().1.len(), 1, "the other one is held");
+        // Name servers come later, too.
+        led.set_name_servers([ip(1)].into());
+        assert_eq!(led.note(&name, &[ip(1)]), Err(NotHeld::Never(ip(1))));
+        assert!(led.list().1.is_empty() && led.names_of(ip(1)).is_empty());
+        led.set_name_servers(BTreeSet::new());
+        assert_eq!(led.names_of(ip(1)).len(), 1);
     }
 }

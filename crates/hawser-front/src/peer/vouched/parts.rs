@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::connection::SharedDirector;
 use crate::root_certificates::RootCertificates;
+use crate::this_machine::ThisMachine;
 use crate::transport::DialError;
 
 /// The parts that hold names to their vouchers.
@@ -27,6 +28,8 @@ pub struct VouchedSettings {
     pub store: VoucherStore,
     /// Decides over which links vouchers are fetched and servers asked for their keys.
     pub director: SharedDirector,
+    /// This machine, whose addresses are held to nothing.
+    pub machine: ThisMachine,
     /// Where servers listen for hosts that have not enrolled.
     pub port: u16,
     /// Begins to connect to the server with a key, with a key of this host's that nobody else sees.

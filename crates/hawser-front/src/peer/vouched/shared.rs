@@ -1,11 +1,13 @@
 //! Vouchers, and sessions with servers that prove their keys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use hawser_capture::MAX_PEERS;
 use hawser_net::identity::PublicKey;
 use hawser_net::store::{KeptVoucher, VoucherStore};
 use hawser_net::tls::TlsProbe;
@@ -49,6 +51,29 @@ pub(super) struct Shared {
     pub(super) led: Led,
 }
 
+/// What a connection is held to.
+pub(super) struct Held {
+    /// Names that lead where it goes; one at least, the one that was told last first.
+    pub(super) names: Vec<Arc<Watched>>,
+    /// The address that it goes to, where it is known by that alone. Names prove nothing: what
+    /// leads there may be an answer that somebody made up, and the address another host's. So no
+    /// server elsewhere is it.
+    pub(super) at: Option<IpAddr>,
+}
+
+/// A name, and the keys that its owner vouches for.
+struct Claim {
+    of: Arc<Watched>,
+    keys: BTreeSet<PublicKey>,
+}
+
+/// A server that has proved a key of the name's.
+struct Proved {
+    of: Arc<Watched>,
+    address: IpAddr,
+    key: PublicKey,
+}
+
 impl Shared {
     pub(super) fn new(settings: VouchedSettings) -> Self {
         let names: BTreeSet<HostName> = settings.names.into_iter().collect();
@@ -56,6 +81,7 @@ impl Shared {
         let resolver = RememberingResolver::new(LinkResolver::new(director.clone()));
         let (via, options) = (TcpVia::for_own(), ConnectOptions::default());
         Self {
+            led: Led::new(names.len(), settings.machine),
             names: names.into_iter().map(Watched::new).map(Arc::new).collect(),
             roots: settings.roots,
             store: Arc::new(settings.store),
@@ -64,7 +90,6 @@ impl Shared {
             start: settings.start,
             rules: settings.rules,
             pool: SessionPool::new(),
-            led: Led::default(),
         }
     }
 
@@ -73,15 +98,22 @@ impl Shared {
         self.names.iter()
     }
 
-    /// The one of them that a destination is: by its name, or by an address that the name leads to
-    /// and a port that its voucher has.
-    pub(super) fn held(&self, destination: &Destination) -> Option<Arc<Watched>> {
+    /// What a destination is held to: by its name, or by an address that names lead to which have
+    /// its port in their vouchers, or no vouchers.
+    pub(super) fn held(&self, destination: &Destination) -> Option<Held> {
         match &destination.host {
-            Host::Name(name) => self.named(name.as_str()),
+            Host::Name(name) => self.named(name.as_str()).map(|watched| Held {
+                names: vec![watched],
+                at: None,
+            }),
             Host::Ip(address) => {
-                let mut names = self.led.names_of(*address).into_iter();
-                let ports = |it: &Arc<Watched>| self.ports(it);
-                names.find(|it| ports(it).is_none_or(|it| it.contains(&destination.port)))
+                let mut names = self.led.names_of(*address);
+                names.retain(|it| {
+                    let ports = self.ports(it);
+                    ports.is_none_or(|it| it.contains(&destination.port))
+                });
+                let at = Some(address.to_canonical());
+                (!names.is_empty()).then_some(Held { names, at })
             }
         }
     }
@@ -102,17 +134,29 @@ impl Shared {
     /// ports. Port 0 stands for all; connections to those that are not held go on as ever then.
     pub(super) fn held_addresses(&self) -> (u64, Vec<SocketAddr>) {
         let (version, led) = self.led.list();
-        if self.links.director().is_all_by_gateway() {
+        if self.is_all_by_gateway() {
             return (version, Vec::new());
         }
-        let of = |(address, watched): (IpAddr, Arc<Watched>)| {
-            let ports = self.ports(&watched).filter(|it| it.len() <= MAX_LISTED);
+        let mut all = BTreeMap::<IpAddr, Option<BTreeSet<u16>>>::new();
+        for (address, watched) in led {
+            let of_all = all.entry(address).or_insert_with(|| Some(BTreeSet::new()));
+            match self.ports(&watched) {
+                Some(ports) => of_all.iter_mut().for_each(|it| it.extend(&ports)),
+                None => *of_all = None,
+            }
+        }
+        let held = all.into_iter().flat_map(|(address, ports)| {
+            let ports = ports.filter(|it| it.len() <= MAX_LISTED);
             let ports = ports.unwrap_or_else(|| BTreeSet::from([0]));
-            ports
-                .into_iter()
-                .map(move |port| SocketAddr::new(address, port))
-        };
-        (version, led.into_iter().flat_map(of).collect())
+            let at = move |port| SocketAddr::new(address, port);
+            ports.into_iter().map(at)
+        });
+        (version, held.collect())
+    }
+
+    /// Whether everything goes by the gateway now, so that nothing is held.
+    pub(super) fn is_all_by_gateway(&self) -> bool {
+        self.links.director().is_all_by_gateway()
     }
 
     pub(super) fn names(&self) -> Vec<VouchedName> {
@@ -138,42 +182,53 @@ impl Shared {
         self.watched().map(view).collect()
     }
 
-    /// The only way of a connection to a name; `None` where its voucher lets it go as ever.
+    /// The only way of a connection; `None` where the vouchers let it go as ever.
     pub(super) async fn judge<'a>(
         &'a self,
-        watched: Arc<Watched>,
+        held: Held,
         port: u16,
         origin: &'a Origin,
     ) -> Option<VouchedWay<'a, Bonded>> {
-        let bonded = match self.voucher(&watched).await {
-            Some(voucher) => voucher.bonded.filter(|it| it.ports.contains(&port)),
-            None => {
-                let problem = watched.problem();
-                let problem = problem.unwrap_or_else(|| "it is being fetched".to_owned());
-                let error = self.refuse(&watched, port, Refusal::NoVoucher(problem));
-                return Some(async move { Err(error) }.boxed());
+        let Held { names, at } = held;
+        let vouchers = join_all(names.iter().map(|it| self.voucher(it))).await;
+        let (mut claims, mut unknown) = (Vec::new(), None);
+        for (of, voucher) in names.iter().zip(vouchers) {
+            let of = Arc::clone(of);
+            match voucher {
+                Some(voucher) => {
+                    let bonded = voucher.bonded.filter(|it| it.ports.contains(&port));
+                    claims.extend(bonded.map(|VouchedKeys { keys, .. }| Claim { of, keys }));
+                }
+                None => unknown = unknown.or(Some(of)),
             }
-        };
-        let VouchedKeys { keys, .. } = match bonded {
-            Some(bonded) => bonded,
-            None => {
-                watched.set_refused(None);
+        }
+        if claims.is_empty() {
+            let Some(watched) = unknown else {
+                for name in &names {
+                    name.set_refused(None);
+                }
                 return None;
-            }
-        };
+            };
+            let problem = watched.problem();
+            let problem = problem.unwrap_or_else(|| "it is being fetched".to_owned());
+            let error = self.refuse(&watched, port, Refusal::NoVoucher(problem));
+            return Some(async move { Err(error) }.boxed());
+        }
         let dialing = async move {
-            let dialed = self.dial(&watched, port, &keys, origin).await;
-            match dialed {
-                Ok(dialed) => {
+            let proved = self.proved(&claims, at).await;
+            let proved = proved.map_err(|refusal| self.refuse(&claims[0].of, port, refusal))?;
+            let watched = &proved.of;
+            match self.dial(&proved, port, origin).await {
+                Ok(stream) => {
                     if watched.set_refused(None) {
                         let name = &watched.name;
                         tracing::info!(%name, port, "connections go over a session again");
                     }
-                    Ok(dialed)
+                    Ok((proved.address, stream))
                 }
                 // The server is as it should be; nothing listens there.
                 Err(Refusal::Stream(error @ DialError::ConnectionRefused)) => Err(error),
-                Err(refusal) => Err(self.refuse(&watched, port, refusal)),
+                Err(refusal) => Err(self.refuse(watched, port, refusal)),
             }
         };
         Some(dialing.boxed())
@@ -189,15 +244,9 @@ impl Shared {
         kept()
     }
 
-    /// Opens a stream to a server of the name that proves one of these keys.
-    async fn dial(
-        &self,
-        watched: &Arc<Watched>,
-        port: u16,
-        keys: &BTreeSet<PublicKey>,
-        origin: &Origin,
-    ) -> Result<(IpAddr, Bonded), Refusal> {
-        let (address, key) = self.proved(watched, keys).await?;
+    /// Opens a stream to a server that has proved its key.
+    async fn dial(&self, proved: &Proved, port: u16, origin: &Origin) -> Result<Bonded, Refusal> {
+        let (address, key) = (proved.address, proved.key);
         let no_session = Refusal::NoSession(DialError::GatewayUnavailable);
         let door = SocketAddr::new(address, self.port);
         let way = self.pool.dialer((address, key), || (self.start)(door, key));
@@ -205,13 +254,10 @@ impl Shared {
         match dialing.dial_for(&at_peer(port), origin).await {
             Ok(stream) => {
                 self.pool.note_opened();
-                Ok((address, stream))
+                Ok(stream)
             }
             Err(error @ DialError::GatewayUnavailable) => {
                 // Perhaps another address of the name has it.
-                if let Ok(mut proved) = watched.proved.try_lock() {
-                    *proved = None;
-                }
                 if self.pool.running((address, key)).is_none() {
                     self.pool.give_up((address, key));
                 }
@@ -221,43 +267,56 @@ impl Shared {
         }
     }
 
-    /// The address of a server that has proved one of these keys, and which one.
-    async fn proved(
-        &self,
-        watched: &Arc<Watched>,
-        keys: &BTreeSet<PublicKey>,
-    ) -> Result<(IpAddr, PublicKey), Refusal> {
-        // Of several connections at once, one asks.
-        let turn = timeout(ASK_PATIENCE, watched.proved.lock()).await;
-        let mut proved = turn.map_err(|_| Refusal::NotReached {
+    /// A server that has proved a key of one of these vouchers: at this address, or at any of the
+    /// name's.
+    async fn proved(&self, claims: &[Claim], at: Option<IpAddr>) -> Result<Proved, Refusal> {
+        let not_reached = |error| Refusal::NotReached {
             port: self.port,
-            error: DialError::TimedOut,
-        })?;
-        if let Some((address, key)) = *proved
-            && keys.contains(&key)
-            && self.pool.has(&(address, key))
-        {
-            return Ok((address, key));
+            error,
+        };
+        let first = claims.first();
+        let first = first.ok_or(not_reached(DialError::RefusedByPolicy))?;
+        let proved_by = |address: IpAddr, key: PublicKey| {
+            let claim = claims.iter().find(|it| it.keys.contains(&key))?;
+            let of = Arc::clone(&claim.of);
+            Some(Proved { of, address, key })
+        };
+        // Of several connections at once, one asks.
+        let turn = timeout(ASK_PATIENCE, first.of.proved.lock()).await;
+        let mut known = turn.map_err(|_| not_reached(DialError::TimedOut))?;
+        known.retain(|it| self.pool.has(it));
+        let there = known.iter().filter(|it| at.is_none_or(|at| at == it.0));
+        let mut there = there.filter_map(|(address, key)| proved_by(*address, *key));
+        if let Some(proved) = there.next() {
+            return Ok(proved);
         }
-        *proved = None;
-        let (address, got) = self.ask(watched).await?;
-        if !keys.contains(&got) {
+        let (address, got) = self.ask(&first.of, at).await?;
+        let Some(proved) = proved_by(address, got) else {
             // Its owner may have published another one since.
-            watched.want();
-            let vouched = keys.clone();
+            claims.iter().for_each(|it| it.of.want());
+            let vouched = claims.iter().flat_map(|it| &it.keys).copied().collect();
             return Err(Refusal::OtherKey { got, vouched });
-        }
-        *proved = Some((address, got));
-        Ok((address, got))
+        };
+        self.led.note_proved(&proved.of, address);
+        known.insert((address, got));
+        Ok(proved)
     }
 
-    /// Has the server at one of the name's addresses prove its key, whichever it is.
-    async fn ask(&self, watched: &Arc<Watched>) -> Result<(IpAddr, PublicKey), Refusal> {
+    /// Has the server at one of the name's addresses prove its key, whichever it is; or the one at
+    /// this address.
+    async fn ask(
+        &self,
+        watched: &Arc<Watched>,
+        at: Option<IpAddr>,
+    ) -> Result<(IpAddr, PublicKey), Refusal> {
         let port = self.port;
         let not_reached = |error| Refusal::NotReached { port, error };
         let no_key = |reason: String| Refusal::NoKey { port, reason };
         let asking = async {
-            let stream = self.connect(watched, port).await;
+            let stream = match at {
+                Some(at) => self.connect_at(at, port).await,
+                None => self.connect(watched, port).await,
+            };
             let stream = as_its_own(&stream.map_err(not_reached)?);
             let stream = stream.map_err(|error| no_key(error.to_string()))?;
             let at = stream.peer_addr();
@@ -272,6 +331,13 @@ impl Shared {
             .unwrap_or(Err(not_reached(DialError::TimedOut)))
     }
 
+    /// Connects to a port of an address over whichever link leads there.
+    async fn connect_at(&self, at: IpAddr, port: u16) -> Result<Counted<TcpStream>, DialError> {
+        let destination = Destination::new(Host::Ip(at), port);
+        let request = Origin::default().towards(&destination);
+        self.links.dial(request, vec![at], Vec::new()).await
+    }
+
     /// Connects to a port of a name over whichever link leads there.
     async fn connect(
         &self,
@@ -280,8 +346,7 @@ impl Shared {
     ) -> Result<Counted<TcpStream>, DialError> {
         let destination = Destination::new(Host::Name(watched.name.clone()), port);
         let addresses = self.links.resolve(&destination).await?;
-        // Programs may know them as well, from elsewhere. Where there is no room they are told
-        // none.
+        // Programs may know them as well, from elsewhere. They are told none that is not held.
         let _ = self.led.note(watched, &addresses);
         let request = resolved(Origin::default().towards(&destination), &addresses);
         self.links.dial(request, addresses, Vec::new()).await
@@ -376,9 +441,9 @@ fn is_same(a: &HostName, b: &str) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// Ports of a name that the kernel is told one by one: its table has 4096 places.
+/// Ports of an address that the kernel is told one by one, of all names that lead there.
 const MAX_LISTED: usize = 8;
-const _: () = assert!(MAX_LISTED * MAX_ADDRESSES < 4096);
+const _: () = assert!(MAX_LISTED * MAX_ADDRESSES <= MAX_PEERS);
 /// The longest time between two fetches of a voucher.
 const FETCH_EVERY: Duration = Duration::from_secs(86_400);
 /// Time for which a connection waits for a voucher.

@@ -1,11 +1,14 @@
 use std::collections::BTreeSet;
 
+use hawser_net::identity::Identity;
 use hawser_net::store::{StateDir, VoucherStore};
+use hawser_net::tls::TlsServer;
 use hawser_net::unix_time::UnixTime;
 use hawser_net::voucher::{self, VouchedKeys, Voucher, VoucherError};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_types::HostName;
+use hawser_wire::dns::AddressRecord;
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
@@ -17,10 +20,12 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::fetch::{FetchError, fetch};
+use super::shared::Held;
 use super::*;
 use crate::connection::SharedDirector;
 use crate::root_certificates::RootCertificates;
 use crate::testing::certificate;
+use crate::this_machine::ThisMachine;
 use crate::transport::DialError;
 
 /// A host that holds `localhost` to what its voucher says, which is kept from before.
@@ -32,22 +37,33 @@ struct Scene {
 
 impl Scene {
     fn new(voucher: Option<Option<VouchedKeys>>) -> Self {
+        let vouchers = voucher.into_iter().map(|it| (name(), it));
+        Self::with(vec![name()], vouchers, 1)
+    }
+
+    /// The same for these names, with servers that listen at this port.
+    fn with(
+        names: Vec<HostName>,
+        vouchers: impl IntoIterator<Item = (HostName, Option<VouchedKeys>)>,
+        port: u16,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
         let store = VoucherStore::open(&dir).unwrap();
-        if let Some(bonded) = voucher {
+        for (name, bonded) in vouchers {
             let span = voucher::DEFAULT_SPAN;
             let voucher = Voucher { bonded, span };
-            store.keep(&name(), &voucher, UnixTime::now()).unwrap();
+            store.keep(&name, &voucher, UnixTime::now()).unwrap();
         }
         let (rules, followed) = watch::channel(Arc::default());
         let servers = VouchedServers::start(VouchedSettings {
-            names: vec![name()],
+            names,
             // Nobody is believed, so nothing is ever fetched here.
             roots: RootCertificates::read(None).unwrap(),
             store,
             director: SharedDirector::new(ConnectionPolicy::Auto, Vec::new()),
-            port: 1,
+            machine: ThisMachine::default(),
+            port,
             start: Box::new(|_, _| None),
             rules: followed,
         });
@@ -56,6 +72,24 @@ impl Scene {
             rules,
             _folder: folder,
         }
+    }
+
+    fn watched(&self, name: &str) -> Arc<Watched> {
+        self.servers.shared.named(name).unwrap()
+    }
+
+    /// What becomes of a connection to this address and port 443, to which names lead.
+    async fn connect_at(&self, at: &str, names: &[&str]) -> DialError {
+        let names = names.iter().map(|it| self.watched(it)).collect();
+        let at = Some(at.parse().unwrap());
+        let origin = Origin::default();
+        let judging = self.servers.shared.judge(Held { names, at }, 443, &origin);
+        judging.await.unwrap().await.map(drop).unwrap_err()
+    }
+
+    fn refused(&self, name: &str) -> Option<String> {
+        let mut names = self.servers.names().into_iter();
+        names.find(|it| it.name.as_str() == name)?.refused
     }
 
     /// What a connection is told; `None` where it goes as ever.
@@ -71,9 +105,121 @@ fn name() -> HostName {
 }
 
 fn keys() -> VouchedKeys {
-    let keys = BTreeSet::from([PublicKey::from_bytes([7; 32])]);
-    let ports = BTreeSet::from([443]);
-    VouchedKeys { keys, ports }
+    vouched(PublicKey::from_bytes([7; 32]), [443])
+}
+
+fn vouched(key: PublicKey, ports: impl IntoIterator<Item = u16>) -> VouchedKeys {
+    VouchedKeys {
+        keys: BTreeSet::from([key]),
+        ports: ports.into_iter().collect(),
+    }
+}
+
+/// A server that proves this key to whoever asks at 127.0.0.1; its port.
+async fn proving(me: Identity) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let tls = TlsServer::new(&me, Arc::new(|_| true)).unwrap();
+            let _ = tls.handshake(stream, &[]).await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn what_goes_to_an_address_is_for_a_server_there_and_the_name_whose_key_that_has() {
+    let [mine, other] = [[7; 32], [8; 32]].map(Identity::from_seed);
+    let port = proving(mine.clone()).await;
+    let names = ["one.example", "two.example"];
+    let vouchers = names.into_iter().zip([other.public(), mine.public()]);
+    let vouchers = vouchers.map(|(name, key)| (name.parse().unwrap(), Some(vouched(key, [443]))));
+    let parsed = names.map(|it| it.parse().unwrap());
+    let scene = Scene::with(parsed.to_vec(), vouchers, port);
+
+    // The second name's server is there; with it there is no session here.
+    let connected = scene.connect_at("127.0.0.1", &names).await;
+    assert_eq!(connected, DialError::GatewayUnavailable);
+    assert_eq!(scene.refused(names[0]), None);
+    let refused = scene.refused(names[1]).unwrap();
+    assert!(refused.contains("there is no session"), "{refused}");
+    // Of the first one alone, it is another host.
+    let connected = scene.connect_at("127.0.0.1", &names[..1]).await;
+    assert_eq!(connected, DialError::RefusedByPolicy);
+    let refused = scene.refused(names[0]).unwrap();
+    assert!(refused.contains("it proves the key"), "{refused}");
+    // Nor does a server elsewhere count, although it has proved its key.
+    let connected = scene.connect_at("127.0.0.2", &names[1..]).await;
+    assert_eq!(connected, DialError::ConnectionRefused);
+    let refused = scene.refused(names[1]).unwrap();
+    assert!(refused.contains("is not reached"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_program_is_told_what_is_held_and_nothing_else() {
+    let scene = Scene::new(Some(Some(keys())));
+    let question = |name: &str, kind: u8| {
+        let mut query = DnsQuestion::encode(7, &name.parse().unwrap(), AddressRecord::A);
+        let at = query.len() - 3;
+        query[at] = kind;
+        query
+    };
+    let answer = |query: &[u8], kind: u8, data: &[u8]| {
+        let mut message = query.to_vec();
+        message[2] |= 0x80;
+        message[7] = 1;
+        message.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+        message.extend(data);
+        message
+    };
+    let told = async |name: &str, kinds: [u8; 2], data: &[u8]| {
+        let query = question(name, kinds[0]);
+        let answer = answer(&query, kinds[1], data);
+        scene.servers.may_tell(&query, &answer).await
+    };
+    let [a, text, svcb, https] = [1, 16, 64, 65];
+    assert!(told("localhost", [a, a], &[11, 0, 0, 1]).await);
+    let (_, held) = scene.servers.held();
+    assert_eq!(held, ["11.0.0.1:443".parse().unwrap()]);
+    // This machine, an address that can't be read, and one that nobody has asked for.
+    assert!(!told("localhost", [a, a], &[127, 0, 0, 1]).await);
+    assert!(!told("localhost", [a, a], &[11, 0, 0]).await);
+    assert!(!told("localhost", [text, a], &[11, 0, 0, 2]).await);
+    for kind in [svcb, https] {
+        assert!(!told("localhost", [kind; 2], b"").await);
+        assert!(!told("localhost", [a, kind], b"").await);
+    }
+    assert!(told("localhost", [text; 2], b"\x01x").await);
+    assert!(told("www.example", [a, a], &[127, 0, 0, 1]).await);
+    // Nor a name server.
+    let server = "11.0.0.3".parse().unwrap();
+    scene.servers.set_name_servers([server].into());
+    assert!(!told("localhost", [a, a], &[11, 0, 0, 3]).await);
+    assert_eq!(scene.servers.held().1, held);
+}
+
+#[tokio::test]
+async fn the_ports_of_all_names_of_an_address_are_counted_together() {
+    let (few, more) = (1..=5, 5..=9);
+    let names = ["one.example", "two.example"].map(|it| it.parse::<HostName>().unwrap());
+    let key = PublicKey::from_bytes([7; 32]);
+    let ports = [few.clone(), more];
+    let vouchers = names.iter().cloned().zip(ports);
+    let vouchers = vouchers.map(|(name, ports)| (name, Some(vouched(key, ports))));
+    let scene = Scene::with(names.to_vec(), vouchers, 1);
+    let led = &scene.servers.shared.led;
+    let held = |address: &str, ports: std::ops::RangeInclusive<u16>| -> Vec<SocketAddr> {
+        let address = address.parse().unwrap();
+        ports.map(|port| SocketAddr::new(address, port)).collect()
+    };
+    let address = "11.0.0.1";
+    let noted = [address.parse().unwrap()];
+    led.note(&scene.watched("one.example"), &noted).unwrap();
+    assert_eq!(scene.servers.held().1, held(address, few));
+    led.note(&scene.watched("two.example"), &noted).unwrap();
+    // Nine of them.
+    assert_eq!(scene.servers.held().1, held(address, 0..=0));
 }
 
 #[tokio::test]
@@ -92,9 +238,9 @@ async fn connections_to_vouched_ports_of_the_name_go_by_a_session_or_nowhere() {
     for to in ["localhost:444", "127.0.0.1:444", "www.localhost:443"] {
         assert_eq!(scene.connect(to).await, None, "{to}");
     }
-    // The name has led there.
-    let by_address = scene.connect("127.0.0.1:443").await;
-    assert_eq!(by_address, Some(DialError::ConnectionRefused));
+    // The name has led there, and nobody takes this machine away from itself.
+    assert_eq!(scene.connect("127.0.0.1:443").await, None);
+    assert!(scene.servers.held().1.is_empty());
     // The user's own word counts more than what the user asked for in general.
     let direct = Rule {
         then: Action {

@@ -1,5 +1,6 @@
 //! What is known of one name that is held to its voucher.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,8 +19,9 @@ pub(super) struct Watched {
     fetched: watch::Sender<Fetched>,
     /// A connection waits for it, or a key was proved that it does not have.
     wanted: Notify,
-    /// Who has proved a key of the voucher last. Whoever holds it asks, and others wait.
-    pub(super) proved: tokio::sync::Mutex<Option<(IpAddr, PublicKey)>>,
+    /// Servers that have proved keys, with which there is a session. Whoever holds it asks, and
+    /// others wait.
+    pub(super) proved: tokio::sync::Mutex<BTreeSet<(IpAddr, PublicKey)>>,
     refused: Mutex<Option<(u16, Refusal)>>,
 }
 
