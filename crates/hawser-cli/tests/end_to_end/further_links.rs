@@ -16,16 +16,19 @@ fn a_gateway_adds_a_link_that_its_client_does_not_reach() {
         let gateway = net.gateway(&["--further-link", "lte"]);
         let up = net.client(&["--accept-joins", PORT]);
         let log = || up.log() + &gateway.log();
-        let joined = |count| up.log().matches("joined the gateway's connection").count() == count;
-        until("a channel of the gateway's", || joined(1), log);
+        // One may be lost on a busy machine, and replaced.
+        let joins = || up.log().matches("joined the gateway's connection").count();
+        let stands_after = |before| joins() > before && net.begun() > 0;
+        until("a channel of the gateway's", || stands_after(0), log);
         download(&net, &up, &gateway, |share| share > 1.0 / 5.0);
 
         net.host.ip("link set lte down");
         until("the channel is closed", || net.begun() == 0, log);
         download(&net, &up, &gateway, |share| share == 0.0);
+        let before = joins();
         net.host.ip("link set lte up");
         net.host.ip(BY_LTE);
-        until("a channel once more", || joined(2), log);
+        until("a channel once more", || stands_after(before), log);
         download(&net, &up, &gateway, |share| share > 1.0 / 5.0);
         up.end();
         gateway.end();

@@ -109,6 +109,7 @@ async fn failures_are_told_apart() {
         matches!(refused, ConnectError::Refused { remote } if remote == free),
         "{refused}"
     );
+    assert!(!refused.is_local(), "a packet has gone there");
 
     let other_family = loopback("::1");
     let error = connect_on_link(Some(&other_family), free, &options)
@@ -124,6 +125,7 @@ async fn failures_are_told_apart() {
         .await
         .unwrap_err();
     assert!(matches!(error, ConnectError::AddressGone { .. }), "{error}");
+    assert!(error.is_local());
 
     let gone = Link {
         index: LinkIndex::new(1 << 30),
@@ -134,6 +136,7 @@ async fn failures_are_told_apart() {
         .await
         .unwrap_err();
     assert_eq!(error.to_string(), "link gone is gone");
+    assert!(error.is_local());
 
     let unknown = SocketOptions {
         congestion: Some("nope".to_owned()),

@@ -12,7 +12,7 @@ use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::invite::{Invite, MAX_ADDRESSES, read_reference};
-use hawser_net::links::{Link, list_links};
+use hawser_net::links::{Link, OwnAddresses, list_links};
 use hawser_net::store::{GatewayStore, StateDir};
 use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
@@ -88,7 +88,9 @@ impl Door {
             gateway = gateway.taking_associations();
         }
         if !config.further_links.is_empty() {
-            gateway = gateway.joining_clients(config.further_links.clone(), links.clone());
+            let own = OwnAddresses::follow().await;
+            let own = own.context("can't follow this machine's addresses")?;
+            gateway = gateway.joining_clients(config.further_links.clone(), links.clone(), own);
         }
         let gateway = gateway.following(links);
         // Clients are let in meanwhile.
