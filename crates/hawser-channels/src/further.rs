@@ -12,6 +12,7 @@ use hawser_types::link::Link;
 use hawser_types::{ChannelId, Instant, LinkIndex};
 
 use self::pair::PairState;
+pub use self::pair::{Failures, NoJoin};
 use crate::Allowance;
 
 /// The plan for the channels of one session that its gateway begins: one for each pair of a link of
@@ -79,24 +80,6 @@ pub enum FurtherAction {
     /// Close this channel: its link, or the link's address, is gone, or another channel takes its
     /// place.
     Drop(ChannelId),
-}
-
-/// Why an attempt led to no channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoJoin {
-    /// This machine has sent nothing: it has no route, no device, or no port for it.
-    NotSent,
-    /// The client does not answer, or does not join.
-    NoAnswer,
-}
-
-/// What became of a pair of which an attempt led to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failures {
-    /// Attempts in a row that led to nothing.
-    pub count: u32,
-    /// There will be no other: no join has ever followed one.
-    pub is_given_up: bool,
 }
 
 impl FurtherChannels {

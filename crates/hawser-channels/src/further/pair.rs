@@ -6,7 +6,6 @@ use hawser_session::LostSegment;
 use hawser_types::{ChannelId, Instant};
 use hawser_wire::ChannelRole;
 
-use super::{Failures, NoJoin};
 use crate::keeper::{AttemptFailure, ChannelKeeper, KeeperAction};
 
 /// What is known of a pair, and the plan for its channel.
@@ -28,6 +27,24 @@ pub(super) struct PairState {
     unsent: u32,
     /// No attempt before, since channels do not last, or nothing can be sent.
     not_before: Instant,
+}
+
+/// Why an attempt led to no channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoJoin {
+    /// This machine has sent nothing: it has no route, no device, or no port for it.
+    NotSent,
+    /// The client does not answer, or does not join.
+    NoAnswer,
+}
+
+/// What became of a pair of which an attempt led to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// Attempts in a row that led to nothing.
+    pub count: u32,
+    /// There will be no other: no join has ever followed one.
+    pub is_given_up: bool,
 }
 
 impl PairState {

@@ -87,11 +87,7 @@ impl Door {
         if config.udp {
             gateway = gateway.taking_associations();
         }
-        if !config.further_links.is_empty() {
-            let own = OwnAddresses::follow().await;
-            let own = own.context("can't follow this machine's addresses")?;
-            gateway = gateway.joining_clients(config.further_links.clone(), links.clone(), own);
-        }
+        let gateway = joining_clients(gateway, config, &links).await?;
         let gateway = gateway.following(links);
         // Clients are let in meanwhile.
         let invite = match wish.lacks_invite(&store, &addresses) {
@@ -157,6 +153,21 @@ impl InviteWish<'_> {
         };
         self.always || !is_open
     }
+}
+
+/// Has the gateway connect to clients from its further links, if any is named.
+async fn joining_clients(
+    gateway: Gateway,
+    config: &ServeConfig,
+    links: &watch::Receiver<Arc<Vec<Link>>>,
+) -> anyhow::Result<Gateway> {
+    let names = &config.further_links;
+    if names.is_empty() {
+        return Ok(gateway);
+    }
+    let own = OwnAddresses::follow().await;
+    let own = own.context("can't follow this machine's addresses")?;
+    Ok(gateway.joining_clients(names.clone(), links.clone(), own))
 }
 
 /// The first address, where all are ones of private networks.
