@@ -2,20 +2,23 @@
 //!
 //! Source: BATCP §3.1, where a host that is called connects from its further interfaces.
 
-use std::collections::BTreeMap;
+mod pair;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use hawser_session::{LostSegment, Side};
 use hawser_types::link::Link;
 use hawser_types::{ChannelId, Instant, LinkIndex};
-use hawser_wire::ChannelRole;
 
+use self::pair::PairState;
+pub use self::pair::{Failures, NoJoin};
 use crate::Allowance;
-use crate::keeper::{AttemptFailure, ChannelKeeper, KeeperAction};
 
 /// The plan for the channels of one session that its gateway begins: one for each pair of a link of
 /// the gateway's and an address of the client's.
 ///
-/// The client names no address: connections go to where channels of the session come from. A client
+/// The client names no address: connections go to where channels come from that it began. A client
 /// decides at which port they knock, so they are few: one at a time for each pair, an [`Allowance`]
 /// for all of them, and an end where no join has ever followed.
 ///
@@ -28,7 +31,7 @@ pub struct FurtherChannels {
     allowance: Allowance,
     /// No attempt before, since the allowance is used up.
     not_before: Instant,
-    drops: Vec<ChannelId>,
+    drops: BTreeSet<ChannelId>,
 }
 
 /// Where a connection goes from and to.
@@ -40,11 +43,24 @@ pub struct Pair {
     pub remote: IpAddr,
 }
 
+/// What there is of a session and of its gateway's machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// The links that channels may begin on, those that can be used now.
+    pub links: &'a [Link],
+    /// The session's TCP channels that live.
+    pub channels: &'a [ChannelEnds],
+    /// This machine's addresses that paths of the session's association come to.
+    pub associated: &'a BTreeSet<IpAddr>,
+}
+
 /// Both ends of a TCP channel of the session, at the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelEnds {
     /// Number of the channel.
     pub id: ChannelId,
+    /// The side that connected.
+    pub begun_by: Side,
     /// The gateway's address.
     pub local: IpAddr,
     /// The client's address.
@@ -55,43 +71,49 @@ pub struct ChannelEnds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FurtherAction {
     /// Connect, offer the client to join, and report the end of that.
-    Attempt(Pair),
-    /// Close this channel: its link is gone.
+    Attempt {
+        /// From where to where.
+        pair: Pair,
+        /// The maximum segment size that the connection announces, if it has to be small.
+        max_segment: Option<u16>,
+    },
+    /// Close this channel: its link, or the link's address, is gone, or another channel takes its
+    /// place.
     Drop(ChannelId),
 }
 
-#[derive(Debug)]
-struct PairState {
-    plan: ChannelKeeper,
-    /// A channel is to go from here to there.
-    is_wanted: bool,
-    is_trying: bool,
-    /// The client has joined there before.
-    is_proved: bool,
-}
-
 impl FurtherChannels {
-    /// Takes in the links that channels may begin on, and the TCP channels that live.
-    pub fn update(&mut self, now: Instant, links: &[Link], channels: &[ChannelEnds]) {
-        let is_alive = |id: ChannelId| channels.iter().any(|ends| ends.id == id);
+    /// Takes in what there is now. `is_own` tells this machine's addresses: what comes from one of
+    /// them leads back to it.
+    pub fn update(
+        &mut self,
+        now: Instant,
+        around: &Surroundings<'_>,
+        is_own: impl Fn(IpAddr) -> bool,
+    ) {
+        self.pairs.retain(|_, state| !state.is_forgotten(now));
         for (pair, state) in &mut self.pairs {
-            state.plan.update(is_alive, 1);
-            state.is_wanted = false;
-            if !links.iter().any(|link| link.index == pair.link) {
-                self.drops.extend(state.plan.channels());
-            }
+            state.update(now, |id| around.lives(id));
+            self.drops.extend(state.take_stranded(|id| {
+                let link = around.links.iter().find(|link| link.index == pair.link);
+                link.is_some_and(|link| around.goes_from(id, link))
+            }));
         }
-        let held: Vec<ChannelId> = self.channels().collect();
-        let came_to = |link: &Link| {
-            let mut came = channels.iter().filter(|ends| !held.contains(&ends.id));
-            came.any(|ends| link.addresses.contains(&ends.local))
-        };
-        for link in links.iter().filter(|link| !came_to(link)) {
-            for ends in channels {
-                if leads_to(link, ends.remote) && !is_own(links, ends.remote) {
-                    self.want(now, link.index, ends.remote);
+        for link in around.links.iter().filter(|link| !around.came_to(link)) {
+            for remote in around.origins() {
+                if leads_to(link, remote) && !is_own(remote) {
+                    self.want(now, link.index, remote);
                 }
             }
+        }
+    }
+
+    /// Segments of that size do not arrive over a channel that this plan has begun. To be called
+    /// before the update that finds the channel gone: the next one has smaller segments.
+    pub fn handle_lost_segment(&mut self, now: Instant, channel: ChannelId, lost: LostSegment) {
+        let mut states = self.pairs.values_mut();
+        if let Some(state) = states.find(|state| state.holds(channel)) {
+            state.handle_lost_segment(now, lost);
         }
     }
 
@@ -101,42 +123,45 @@ impl FurtherChannels {
         let Some(state) = self.pairs.get_mut(&pair) else {
             return false;
         };
-        state.is_trying = false;
-        state.is_proved = true;
-        if !state.is_wanted {
-            state.plan.handle_failed(AttemptFailure::Overtaken, false);
-            return false;
+        let is_kept = state.handle_joined(now, channel);
+        if is_kept {
+            self.drops.extend(state.take_replaced(now));
         }
-        state.plan.handle_joined(now, ChannelRole::Bulk, channel)
+        is_kept
     }
 
-    /// An attempt led to nothing.
-    pub fn handle_failed(&mut self, pair: Pair) {
-        if let Some(state) = self.pairs.get_mut(&pair) {
-            state.is_trying = false;
-            state.plan.handle_failed(AttemptFailure::NoChannel, false);
+    /// An attempt led to nothing. Returns what is known of the pair, for people.
+    pub fn handle_failed(&mut self, now: Instant, pair: Pair, why: NoJoin) -> Failures {
+        match self.pairs.get_mut(&pair) {
+            Some(state) => state.handle_failed(now, why),
+            None => Failures {
+                count: 1,
+                is_given_up: false,
+            },
         }
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next thing to do. Of the pairs that are due, the one has its turn that is due
+    /// for longest, so that one that always fails takes nothing from another.
     pub fn poll_action(&mut self, now: Instant) -> Option<FurtherAction> {
-        if let Some(channel) = self.drops.pop() {
+        if let Some(channel) = self.drops.pop_first() {
             return Some(FurtherAction::Drop(channel));
         }
         if now < self.not_before {
             return None;
         }
-        let mut due = self.pairs.iter_mut().filter(|(_, state)| state.is_due(now));
-        let (pair, state) = due.next()?;
+        let waiting = self.pairs.iter_mut();
+        let waiting = waiting.filter_map(|(pair, it)| Some((it.next_attempt()?, *pair, it)));
+        let (at, pair, state) = waiting.min_by_key(|(at, pair, _)| (*at, *pair))?;
+        if now < at {
+            return None;
+        }
         if let Err(pause) = self.allowance.take(now) {
             self.not_before = now + pause;
             return None;
         }
-        // A link that is complete is not due, so there is nothing else to do for it.
-        while let Some(action) = state.plan.poll_action(now) {
-            state.is_trying |= matches!(action, KeeperAction::Attempt { .. });
-        }
-        Some(FurtherAction::Attempt(*pair))
+        let max_segment = state.begin(now);
+        Some(FurtherAction::Attempt { pair, max_segment })
     }
 
     /// Returns when [`FurtherChannels::poll_action`] is to be called again; `None`: only after a
@@ -146,33 +171,20 @@ impl FurtherChannels {
         Some(times.min()?.max(self.not_before))
     }
 
-    /// Returns the channels that the gateway has begun and that live.
-    pub fn channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
-        self.pairs.values().flat_map(|state| state.plan.channels())
-    }
-
     fn want(&mut self, now: Instant, link: LinkIndex, remote: IpAddr) {
         let pair = Pair { link, remote };
         if let Some(state) = self.pairs.get_mut(&pair) {
-            state.is_wanted = true;
-            return;
-        }
-        if self.make_room() {
-            let state = PairState {
-                plan: ChannelKeeper::new(now, false, None),
-                is_wanted: true,
-                is_trying: false,
-                is_proved: false,
-            };
-            self.pairs.insert(pair, state);
+            state.want();
+        } else if self.make_room() {
+            self.pairs.insert(pair, PairState::new(now));
         }
     }
 
     /// Makes room for one more pair, if there is none, and returns whether there is some now. Where
-    /// nobody has joined is remembered: it is not tried anew.
+    /// nobody has joined is remembered for a while: it is not tried anew.
     fn make_room(&mut self) -> bool {
         if self.pairs.len() >= MAX_PAIRS {
-            let mut of_no_use = self.pairs.iter().filter(|(_, state)| state.is_over());
+            let mut of_no_use = self.pairs.iter().filter(|(_, state)| state.is_of_no_use());
             let pair = of_no_use.next().map(|(pair, _)| *pair);
             pair.and_then(|pair| self.pairs.remove(&pair));
         }
@@ -180,22 +192,33 @@ impl FurtherChannels {
     }
 }
 
-impl PairState {
-    /// The client has joined, and is not there any more.
-    fn is_over(&self) -> bool {
-        let is_idle = !self.is_wanted && !self.is_trying;
-        is_idle && self.is_proved && self.plan.channels().next().is_none()
+impl Surroundings<'_> {
+    fn lives(&self, id: ChannelId) -> bool {
+        self.channels.iter().any(|ends| ends.id == id)
     }
 
-    fn is_due(&self, now: Instant) -> bool {
-        self.next_attempt().is_some_and(|at| at <= now)
+    /// Whether a channel goes from an address that its link has.
+    fn goes_from(&self, id: ChannelId, link: &Link) -> bool {
+        let mut ends = self.channels.iter().filter(|ends| ends.id == id);
+        ends.all(|ends| link.addresses.contains(&ends.local))
     }
 
-    /// When to try next; `None` while there is nothing to try for.
-    fn next_attempt(&self) -> Option<Instant> {
-        let is_given_up = !self.is_proved && self.plan.failures() >= MAX_UNPROVED;
-        let may_try = self.is_wanted && !self.is_trying && !is_given_up;
-        may_try.then(|| self.plan.poll_timeout()).flatten()
+    /// The client's channels: those that it began.
+    fn of_client(&self) -> impl Iterator<Item = &ChannelEnds> {
+        let channels = self.channels.iter();
+        channels.filter(|ends| ends.begun_by == Side::Client)
+    }
+
+    /// Where the client's channels come from.
+    fn origins(&self) -> BTreeSet<IpAddr> {
+        self.of_client().map(|ends| ends.remote).collect()
+    }
+
+    /// Whether the client has come to a link by itself.
+    fn came_to(&self, link: &Link) -> bool {
+        let mut came = self.of_client().map(|ends| &ends.local);
+        came.any(|local| link.addresses.contains(local))
+            || link.addresses.iter().any(|it| self.associated.contains(it))
     }
 }
 
@@ -213,15 +236,9 @@ fn leads_to(link: &Link, remote: IpAddr) -> bool {
     is_ordinary && link.source_address(remote).is_some()
 }
 
-/// What comes from an address of this machine leads back to it.
-fn is_own(links: &[Link], remote: IpAddr) -> bool {
-    links.iter().any(|link| link.addresses.contains(&remote))
-}
-
-/// Pairs of a session in all: a client that changes its addresses has no more than these tried.
+/// Pairs of a session at one time: a client that changes its addresses has no more than these
+/// tried.
 const MAX_PAIRS: usize = 16;
-/// Attempts from one address to another after which it is left alone, if no join has followed one.
-const MAX_UNPROVED: u32 = 12;
 
 #[cfg(test)]
 mod tests;

@@ -137,11 +137,14 @@ impl ChannelKeeper {
     }
 
     /// Takes in what is known of segments that do not arrive over the link. To be called before
-    /// `update`. Where smaller ones are to be used from now on, every channel is replaced.
-    pub fn handle_lost_segment(&mut self, now: Instant, lost: Option<LostSegment>) {
-        if self.segments.learn(now, lost) {
+    /// `update`. Returns true where smaller ones are to be used from now on: every channel is
+    /// replaced.
+    pub fn handle_lost_segment(&mut self, now: Instant, lost: Option<LostSegment>) -> bool {
+        let is_news = self.segments.learn(now, lost);
+        if is_news {
             self.replace_all(now);
         }
+        is_news
     }
 
     /// The gateway is no longer where the link's channels go to. Each of them goes when another

@@ -145,6 +145,7 @@ mod tests {
             id: ChannelId::new(0),
             role: ChannelRole::Bulk,
             link: LinkIndex::new(1),
+            begun_by: Side::Client,
             records: 0,
             segment_size: None,
         };

@@ -24,11 +24,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use hawser_config::{
     CaptureScope, ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet,
-    MIN_JOIN_PORT, PacketExit, ServeConfig, UpConfig,
+    PacketExit, ServeConfig, UpConfig,
 };
 use hawser_net::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
-use hawser_types::{ByteCount, StreamId};
+use hawser_types::{ByteCount, MIN_JOIN_PORT, StreamId};
 
 use shared::{link_name, network, socket_address};
 

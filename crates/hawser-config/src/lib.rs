@@ -50,7 +50,7 @@ pub use session::{
     Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_RECORDER, MAX_SURVIVE,
     MIN_CHUNK_SIZE, MIN_RECEIVE_MEMORY, MIN_RECORDER, MIN_SURVIVE, SessionConfig,
 };
-pub use up::{DEFAULT_PROXY_PORT, MAX_VOUCHED, MIN_JOIN_PORT, UpConfig};
+pub use up::{DEFAULT_PROXY_PORT, MAX_VOUCHED, UpConfig};
 pub use user::{UnknownUser, read_user};
 
 use hawser_policy::{Rule, Source};

@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use hawser_types::{HostName, HostNameAt};
+use hawser_types::{HostName, HostNameAt, MIN_JOIN_PORT};
 use ipnet::IpNet;
 
 use crate::address::read_listen;
@@ -254,7 +254,5 @@ fn is_sip(text: &str) -> bool {
 
 /// Default port of the proxy: the one registered for SOCKS.
 pub const DEFAULT_PROXY_PORT: u16 = 1080;
-/// Lowest port of `accept-joins`: those below belong to services.
-pub const MIN_JOIN_PORT: u16 = 1024;
 /// Names that may be held to vouchers; each is fetched again every day.
 pub const MAX_VOUCHED: usize = 64;

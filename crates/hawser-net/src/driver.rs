@@ -16,7 +16,7 @@ mod shared;
 mod streams;
 mod timer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -135,12 +135,28 @@ impl Driver {
         let ends = |(id, handle): (&ChannelId, &Handle)| match &handle.meter {
             Meter::Tcp(gauge) => Some(ChannelEnds {
                 id: *id,
+                begun_by: inner.session.begun_by(*id)?,
                 local: gauge.local?,
                 remote: gauge.remote?,
             }),
             Meter::Association(_) => None,
         };
         inner.channels.iter().filter_map(ends).collect()
+    }
+
+    /// This end's addresses that paths of the session's association come to.
+    pub(crate) fn associated(&self) -> BTreeSet<IpAddr> {
+        let inner = self.shared.lock();
+        let mut meters = inner.channels.values().map(|handle| &handle.meter);
+        match meters.any(|meter| matches!(meter, Meter::Association(_))) {
+            true => inner.path_links.in_use().clone(),
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Takes the channels that this gateway began and that lost large segments.
+    pub(crate) fn take_lost_segments(&self) -> Vec<(ChannelId, LostSegment)> {
+        std::mem::take(&mut self.shared.lock().lost_segments)
     }
 
     /// The association that the client announced last, until it has begun.

@@ -36,7 +36,7 @@ use crate::association::{Sightings, Token};
 use crate::congestion::Congestion;
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
-use crate::links::Link;
+use crate::links::{Link, OwnAddresses};
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
 pub use admit::accept_each;
@@ -155,14 +155,16 @@ impl Gateway {
 
     /// Begins connections to clients that take them, from those links named `names` that none of
     /// the session's channels came to: to the addresses that they came from, at the port that the
-    /// client names. `links` follows the machine's links.
+    /// client names. `links` follows the machine's links, `own` its addresses, where no connection
+    /// goes.
     #[must_use]
     pub fn joining_clients(
         self,
         names: Vec<String>,
         links: watch::Receiver<Arc<Vec<Link>>>,
+        own: OwnAddresses,
     ) -> Self {
-        let further = further_links::Further::new(names, links);
+        let further = further_links::Further::new(names, links, own);
         drop(self.shared.further.set(further));
         self
     }

@@ -1,10 +1,16 @@
 //! A port that is listened on by each link by itself, so that answers leave by the link that was
 //! asked.
 
-use std::collections::BTreeMap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use hawser_channels::BackOff;
 use hawser_types::LinkIndex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -14,7 +20,8 @@ use crate::bind;
 use crate::links::Link;
 
 /// Keeps a socket on each of the links that are `wanted`, for each of `addresses`, and has what
-/// comes to it served, for as long as it is not dropped. A socket ends when its link is gone.
+/// comes to it served, for as long as it is not dropped. A socket ends when its link is gone. One
+/// that can't be had is tried again: when the links change, and else after ever longer pauses.
 pub(crate) async fn follow<S>(
     addresses: Vec<SocketAddr>,
     mut links: watch::Receiver<Arc<Vec<Link>>>,
@@ -24,39 +31,91 @@ pub(crate) async fn follow<S>(
     S: Future<Output = ()> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
-    let mut open: BTreeMap<LinkIndex, Vec<AbortHandle>> = BTreeMap::new();
+    let mut sockets = Sockets::default();
+    let mut pauses = BackOff::new(FIRST_PAUSE, LONGEST_PAUSE, RandomState::new().hash_one(0));
     loop {
         let now = Arc::clone(&links.borrow_and_update());
-        open.retain(|index, listening| {
-            // A link that is down for a while keeps its connections, and what they came by.
-            let is_there = now.iter().any(|link| link.index == *index);
-            if !is_there {
-                listening.iter().for_each(AbortHandle::abort);
-            }
-            is_there
-        });
+        sockets.close_on_lost_links(&now);
+        let mut lacks_any = false;
         for link in wanted(&now) {
-            open.entry(link.index).or_insert_with(|| {
-                let listeners = addresses.iter().filter_map(|at| listen(*at, &link));
-                listeners
-                    .map(|listener| tasks.spawn(serve(listener)))
-                    .collect()
-            });
+            for address in &addresses {
+                let opened = sockets.open(&link, *address, |listener| tasks.spawn(serve(listener)));
+                lacks_any |= !opened;
+            }
         }
         while tasks.try_join_next().is_some() {}
-        if links.changed().await.is_err() {
-            // The links are not followed any more: what is there stays.
-            return std::future::pending().await;
+        let pause = tokio::time::sleep(pauses.next_pause());
+        tokio::select! {
+            changed = links.changed() => {
+                if changed.is_err() {
+                    // The links are not followed any more: what is there stays.
+                    return std::future::pending().await;
+                }
+                pauses.reset();
+            }
+            () = pause, if lacks_any => {}
         }
     }
 }
 
-fn listen(address: SocketAddr, link: &Link) -> Option<TcpListener> {
-    match bind::listen_on_link(address, link.index) {
-        Ok(listener) => Some(listener),
-        Err(error) => {
-            tracing::debug!(link = %link.name, %address, %error, "no socket on this link alone");
-            None
+/// The sockets of a port, by links and addresses.
+#[derive(Default)]
+struct Sockets {
+    open: BTreeMap<Place, AbortHandle>,
+    /// Where there is none though one is wanted, which was told.
+    lacking: BTreeSet<Place>,
+}
+
+type Place = (LinkIndex, SocketAddr);
+
+impl Sockets {
+    /// Ends sockets whose link is gone. A link that is down for a while keeps its connections, and
+    /// what they came by.
+    fn close_on_lost_links(&mut self, now: &[Link]) {
+        let is_there = |place: &Place| now.iter().any(|link| link.index == place.0);
+        self.open.retain(|place, listening| {
+            let stays = is_there(place);
+            if !stays {
+                listening.abort();
+            }
+            stays
+        });
+        self.lacking.retain(is_there);
+    }
+
+    /// Listens at an address on a link, unless that is done. Returns whether it is.
+    fn open(
+        &mut self,
+        link: &Link,
+        address: SocketAddr,
+        serve: impl FnOnce(TcpListener) -> AbortHandle,
+    ) -> bool {
+        let place = (link.index, address);
+        if self.open.contains_key(&place) {
+            return true;
+        }
+        let link = &link.name;
+        match bind::listen_on_link(address, place.0) {
+            Ok(listener) => {
+                if self.lacking.remove(&place) {
+                    tracing::info!(link, %address, "listening on this link by itself now");
+                }
+                self.open.insert(place, serve(listener));
+                true
+            }
+            Err(error) => {
+                if self.lacking.insert(place) {
+                    tracing::warn!(
+                        link, %address, %error,
+                        "can't listen on this link by itself, and will try again"
+                    );
+                }
+                false
+            }
         }
     }
 }
+
+/// Pauses before a socket is tried again that could not be had.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);

@@ -34,9 +34,11 @@ pub(crate) use link_standing::LinkStanding;
 pub(crate) use liveness::Liveness;
 pub(crate) use notices::{Notice, Notices, stamp_of};
 pub(crate) use outbound::{Assigned, Outbound, Sent};
+pub(crate) use spec::Route;
 pub use spec::{ChannelSpec, RELAY_LINK};
 
 use crate::config::ChunkSize;
+use crate::side::Side;
 use crate::transport::Transport;
 
 /// One TCP connection or association, as the session sees it.
@@ -98,6 +100,16 @@ impl Channel {
     /// Returns the link below it; [`LinkIndex::ALL`] of an association.
     pub(crate) fn link(&self) -> LinkIndex {
         self.spec.link
+    }
+
+    /// Returns the side that connected.
+    pub(crate) fn begun_by(&self) -> Side {
+        self.spec.begun_by
+    }
+
+    /// Returns the way that it goes.
+    pub(crate) fn route(&self) -> Route {
+        self.spec.route()
     }
 
     /// Notes the link below it, where that was not known. Returns the link that stood for it.

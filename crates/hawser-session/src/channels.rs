@@ -11,7 +11,7 @@ use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::ChannelRole;
 use smallvec::SmallVec;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Route};
 use crate::transport::Transport;
 
 /// The channels of a session.
@@ -77,18 +77,23 @@ impl Channels {
         self.iter().filter(move |channel| channel.link() == link)
     }
 
+    /// Returns the channels that go one way.
+    pub(crate) fn of_route(&self, route: Route) -> impl Iterator<Item = &Channel> {
+        self.iter().filter(move |channel| channel.route() == route)
+    }
+
     /// Returns the channels that are not suspect.
     pub(crate) fn not_suspect(&self) -> impl Iterator<Item = &Channel> {
         self.iter().filter(|channel| !channel.is_suspect())
     }
 
-    /// Returns the suspects of one kind on a link.
+    /// Returns the suspects of one kind that go one way.
     pub(crate) fn suspects_of(
         &self,
-        link: LinkIndex,
+        route: Route,
         role: ChannelRole,
     ) -> impl Iterator<Item = &Channel> {
-        self.of_link(link)
+        self.of_route(route)
             .filter(move |channel| channel.role() == role && channel.is_suspect())
     }
 
@@ -145,11 +150,11 @@ impl Channels {
             .map(Channel::id)
     }
 
-    /// Returns the quickest channel over another link than `link` that may be used and is not
+    /// Returns the quickest channel that goes another way than `route`, may be used and is not
     /// suspect.
-    pub(crate) fn quickest_off(&self, link: LinkIndex) -> Option<ChannelId> {
+    pub(crate) fn quickest_off(&self, route: Route) -> Option<ChannelId> {
         self.iter()
-            .filter(|channel| channel.link() != link && channel.is_usable())
+            .filter(|channel| channel.route() != route && channel.is_usable())
             .min_by_key(|channel| channel.slowness())
             .map(Channel::id)
     }

@@ -3,6 +3,8 @@ use std::collections::VecDeque;
 use hawser_types::{ChannelId, LinkIndex, StreamId};
 use hawser_wire::{Enrolment, GrantAddress};
 
+use crate::links::LostSegment;
+
 /// Something that the driver or the application has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,6 +42,9 @@ pub enum Event {
     Granted(Vec<GrantAddress>),
     /// The gateway takes associations at this UDP port.
     DatagramPort(u16),
+    /// Segments of that size do not arrive over a channel that this gateway began. The channel is
+    /// given up.
+    SegmentsLost(ChannelId, LostSegment),
     /// The client takes connections of this gateway's at this TCP port.
     JoinsAccepted(u16),
     /// The client begins an association with the keys of this channel, whose number is used up by

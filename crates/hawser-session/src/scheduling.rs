@@ -159,7 +159,7 @@ impl Scheduling {
         let (any_sound, any_own) = (self.links.any_sound(), self.links.any_own());
         let usable = |c: &&Channel| !c.is_excluded() && carries(c, association);
         for channel in channels.iter().filter(usable) {
-            let Some(link) = self.links.of(channel.link()) else {
+            let Some(link) = self.links.of(channel.route()) else {
                 continue;
             };
             let has_own = match role {

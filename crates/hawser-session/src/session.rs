@@ -108,7 +108,7 @@ impl Session {
         let channel = Channel::new(spec);
         self.recorder.on_added(now, &channel);
         self.channels.insert(channel);
-        self.replace_suspects(now, spec.link, spec.role);
+        self.replace_suspects(now, spec.route(), spec.role);
         self.warn_of_lost_segments(spec.id);
         let counts = self.side == Side::Client && !spec.is_association();
         self.links
@@ -240,6 +240,11 @@ impl Session {
     /// True if the session has ended, by either side or for want of channels.
     pub fn is_closed(&self) -> bool {
         self.lifecycle.is_closed()
+    }
+
+    /// Returns the side that connected, of a channel that lives.
+    pub fn begun_by(&self, channel: ChannelId) -> Option<Side> {
+        Some(self.channels.get(channel)?.begun_by())
     }
 
     /// True if any channel is left.

@@ -193,6 +193,7 @@ fn sample(round: u64) -> KernelSample {
 
 fn spec(number: u32) -> ChannelSpec {
     ChannelSpec {
+        begun_by: Side::Client,
         id: ChannelId::new(number),
         role: match number % 2 {
             0 => ChannelRole::Express,

@@ -401,6 +401,7 @@ impl Bond {
         let (side, link) = (side_of(end), self.connections.link(end));
         let index = LinkIndex::new(link as u32 + 1);
         let spec = ChannelSpec {
+            begun_by: Side::Client,
             id,
             role: self.connections.role(end),
             // A gateway learns the first channel's link from the client's hello.

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use hawser_types::{ChannelId, StreamId};
+use hawser_types::{ChannelId, MIN_JOIN_PORT, StreamId};
 
 use crate::association::{TransportChoice, take_link};
 use crate::frame::CRITICAL;
@@ -14,10 +14,6 @@ pub const MAX_COMMAND_VALUE: usize = 4096;
 
 /// The longest text of a [`Command::CloseReason`], in bytes. A longer one is cut when it is sent.
 pub const MAX_CLOSE_REASON: usize = 512;
-
-/// The lowest port at which a client may take connections of its gateway's. What is below belongs
-/// to services, which a client must not have a gateway connect to.
-pub const MIN_JOIN_PORT: u16 = 1024;
 
 /// A command on stream 0: delivered in order, exactly once, and repeated over another channel when
 /// one fails, like data.

@@ -25,7 +25,7 @@ mod varint;
 pub use association::{TransportChoice, UnknownTransport, put_record_number, take_record_number};
 pub use command::{
     Command, CommandDecoder, Enrolment, Grant, GrantAddress, Hello, MAX_CLOSE_REASON,
-    MAX_COMMAND_VALUE, MIN_JOIN_PORT,
+    MAX_COMMAND_VALUE,
 };
 pub use error::{Malformed, MalformedReason};
 pub use frame::{

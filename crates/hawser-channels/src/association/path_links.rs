@@ -21,6 +21,8 @@ pub struct PathLinks {
     seen: BTreeSet<LinkIndex>,
     /// This end's addresses of the paths, by links.
     own_addresses: BTreeMap<LinkIndex, IpAddr>,
+    /// This end's addresses of all paths that answer.
+    in_use: BTreeSet<IpAddr>,
     /// What associations were told of links does not hold any more.
     is_stale: bool,
 }
@@ -33,6 +35,7 @@ impl PathLinks {
             by_address: BTreeMap::new(),
             seen: BTreeSet::new(),
             own_addresses: BTreeMap::new(),
+            in_use: BTreeSet::new(),
             is_stale: false,
         }
     }
@@ -57,6 +60,11 @@ impl PathLinks {
     /// This end's address of the paths over a link.
     pub fn own_address(&self, link: LinkIndex) -> Option<IpAddr> {
         self.own_addresses.get(&link).copied()
+    }
+
+    /// This end's addresses of all paths that answered when the association was last reported.
+    pub fn in_use(&self) -> &BTreeSet<IpAddr> {
+        &self.in_use
     }
 
     /// The session's link of a link that policies know, [`LinkIndex::ALL`] where that is not known.
@@ -106,8 +114,12 @@ impl PathLinks {
         path.peer_link.is_some_and(is_new) || self.link(path).is_none()
     }
 
-    pub(super) fn set_own_addresses(&mut self, addresses: BTreeMap<LinkIndex, IpAddr>) {
-        self.own_addresses = addresses;
+    /// Takes in the paths that an association has now.
+    pub(super) fn set_paths(&mut self, paths: &[PathSnapshot]) {
+        let own_address = |path: &PathSnapshot| Some((self.link(path)?, path.route.local.address));
+        self.own_addresses = paths.iter().filter_map(own_address).collect();
+        let answering = paths.iter().filter(|path| path.is_active);
+        self.in_use = answering.map(|path| path.route.local.address).collect();
     }
 
     fn announcements(&self, session: &Session) -> Vec<LinkInfo> {
@@ -193,6 +205,20 @@ mod tests {
             Some(LinkIndex::new(1)),
             "whatever the peer says"
         );
+    }
+
+    #[test]
+    fn every_address_that_an_answering_path_comes_to_is_in_use() {
+        let mut links = PathLinks::new(Side::Gateway);
+        let address: IpAddr = path(4000, None).route.local.address;
+        links.set_paths(&[PathSnapshot {
+            is_active: false,
+            ..path(4000, None)
+        }]);
+        assert!(links.in_use().is_empty());
+        // Whatever is known of the client's link.
+        links.set_paths(&[path(4000, None)]);
+        assert_eq!(links.in_use(), &BTreeSet::from([address]));
     }
 
     #[test]

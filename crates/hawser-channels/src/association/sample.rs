@@ -79,9 +79,7 @@ impl AssociationState {
         channel: ChannelId,
         links: &mut PathLinks,
     ) {
-        let own_address = |path: &PathSnapshot| Some((links.link(path)?, path.route.local.address));
-        let own_addresses = self.paths.iter().filter_map(own_address).collect();
-        links.set_own_addresses(own_addresses);
+        links.set_paths(&self.paths);
         let paths = self.samples(links);
         let placed = self.placed(links);
         let queued = self.backlog.queued + self.waiting;

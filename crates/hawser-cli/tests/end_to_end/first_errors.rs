@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
+use hawser_skip::ClosedPort;
+
 use super::program::{Ended, Place, until};
 
 /// A command, the code that it ends with, and words of its message.

@@ -30,6 +30,8 @@ pub(super) struct LinkOptions {
     pub(super) stall: Option<u64>,
     /// The byte at this offset arrives changed.
     pub(super) damage: Option<u64>,
+    /// Called when the receiver has dealt with what comes before this offset, and waits for more.
+    pub(super) starved: Option<(u64, Box<dyn FnOnce() + Send>)>,
     /// Called when the sender has passed this offset.
     pub(super) hook: Option<(u64, Box<dyn FnOnce() + Send>)>,
 }
@@ -44,6 +46,7 @@ impl Default for LinkOptions {
             cut: None,
             stall: None,
             damage: None,
+            starved: None,
             hook: None,
         }
     }
@@ -79,6 +82,7 @@ impl Link {
                 window: options.window,
                 repeated: options.repeated,
                 damage: options.damage,
+                starved: options.starved,
                 pending: Vec::new(),
                 handed_out: VecDeque::new(),
                 is_over: false,
@@ -163,6 +167,7 @@ pub(super) struct Shuffled {
     window: usize,
     repeated: u32,
     damage: Option<u64>,
+    starved: Option<(u64, Box<dyn FnOnce() + Send>)>,
     pending: Vec<(u64, Bytes)>,
     handed_out: VecDeque<(u64, Bytes)>,
     is_over: bool,
@@ -176,6 +181,10 @@ impl Shuffled {
         while self.pending.len() < self.window && !self.is_over {
             let mut bytes = BytesMut::zeroed(self.rng.random_range(1..=self.chunk));
             let read = if self.pending.is_empty() {
+                let offset = self.offset;
+                if let Some((_, hook)) = self.starved.take_if(|(at, _)| *at <= offset) {
+                    hook();
+                }
                 Some(self.up.read(&mut bytes).await)
             } else {
                 let mut read = pin!(self.up.read(&mut bytes));

@@ -227,17 +227,32 @@ async fn no_more_files_at_once_than_allowed() {
 async fn a_silent_sender_is_given_up_and_its_bytes_kept() {
     let place = Place::new();
     let path = place.file("data", &content(2 * MIB));
-    // Long enough for the machine's other work before the first megabyte is there.
+    // It does not pass by itself, however busy the machine is.
+    let idle_timeout = Duration::from_secs(1000);
     let receiver = place.receiver_with(ReceiveOptions {
-        idle_timeout: Duration::from_secs(3),
+        idle_timeout,
         ..options()
     });
+    let (tell, starved) = tokio::sync::oneshot::channel();
+    let stall = OFFER + MIB as u64;
     let link = LinkOptions {
-        stall: Some(OFFER + MIB as u64),
+        stall: Some(stall),
+        starved: Some((stall, Box::new(|| tell.send(()).unwrap()))),
         ..LinkOptions::default()
     };
-    let (_, received) = transfer(&path, &receiver, link).await;
-    assert!(matches!(received, Err(ReceiveError::Silent { .. })));
+    let passing = async {
+        starved.await.expect("the receiver has what came");
+        tokio::time::pause();
+        tokio::time::advance(idle_timeout).await;
+        tokio::time::resume();
+        std::future::pending().await
+    };
+    tokio::select! {
+        (_, received) = transfer(&path, &receiver, link) => {
+            assert!(matches!(received, Err(ReceiveError::Silent { .. })));
+        }
+        () = passing => {}
+    }
     let (sent, _) = both(transfer(&path, &place.receiver(), LinkOptions::default()).await);
     assert_eq!(sent.transferred, ByteCount::from(MIB));
 }

@@ -136,6 +136,26 @@ pub enum Family {
 }
 
 impl ConnectError {
+    /// True if this machine alone is the reason: nothing has left it. [`Self::NoRoute`] is not: a
+    /// router on the way may have said so.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::NotPermitted { .. }
+            | Self::LinkGone { .. }
+            | Self::NoAddress { .. }
+            | Self::AddressGone { .. }
+            | Self::Forbidden { .. }
+            | Self::NoPort { .. }
+            | Self::Congestion { .. } => true,
+            Self::System { action, .. } => *action != CONNECT,
+            Self::OfService { .. }
+            | Self::NoRoute { .. }
+            | Self::Refused { .. }
+            | Self::TimedOut { .. }
+            | Self::Relay(_) => false,
+        }
+    }
+
     pub(super) fn system(action: &'static str, source: io::Error) -> Self {
         Self::System { action, source }
     }
@@ -188,7 +208,7 @@ impl ConnectError {
             (Some(libc::EPERM | libc::EACCES), link) => Self::Forbidden { remote, link },
             (Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE), link) => Self::NoPort { remote, link },
             (Some(libc::ENODEV | libc::ENETDOWN), Some(link)) => Self::LinkGone { link },
-            _ => Self::system("connect", error),
+            _ => Self::system(CONNECT, error),
         }
     }
 }
@@ -234,6 +254,9 @@ impl fmt::Display for Family {
         })
     }
 }
+
+/// What [`ConnectError::System`] failed at, where the kernel had begun to connect.
+const CONNECT: &str = "connect";
 
 struct OnLink<'a>(&'a Option<String>);
 

@@ -107,6 +107,7 @@ async fn failures_are_told_apart() {
         matches!(refused, ConnectError::Refused { remote } if remote == closed),
         "{refused}"
     );
+    assert!(!refused.is_local(), "a packet has gone there");
 
     let other_family = loopback("::1");
     let error = connect_on_link(Some(&other_family), closed, &options)
@@ -122,6 +123,7 @@ async fn failures_are_told_apart() {
         .await
         .unwrap_err();
     assert!(matches!(error, ConnectError::AddressGone { .. }), "{error}");
+    assert!(error.is_local());
 
     let gone = Link {
         index: LinkIndex::new(1 << 30),
@@ -132,6 +134,7 @@ async fn failures_are_told_apart() {
         .await
         .unwrap_err();
     assert_eq!(error.to_string(), "link gone is gone");
+    assert!(error.is_local());
 
     let unknown = SocketOptions {
         congestion: Some("nope".to_owned()),

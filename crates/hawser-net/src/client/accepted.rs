@@ -3,14 +3,17 @@
 //! The gateway decides where one is lacking, and replaces those that are lost. So they are none of
 //! those that the keeper of their link plans for.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use hawser_session::Side;
 use hawser_types::ChannelId;
 use hawser_wire::ChannelRole;
 
 use super::join::join_as;
+use super::join_error::JoinError;
 use super::shared::{Shared, keeps_connections};
 use crate::driver::Driver;
 use crate::links::Link;
@@ -28,6 +31,7 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
     let mut changes = driver.changes();
     let mut held: Vec<(ChannelId, Link)> = Vec::new();
     let mut joining = FuturesUnordered::new();
+    let mut missed = 0_u64;
     while driver.closed().is_none() {
         links.mark_unchanged();
         rules.mark_unchanged();
@@ -39,11 +43,18 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
                 let has_room = held.len() + joining.len() < MAX_CHANNELS;
                 let mut links = usable.into_iter();
                 let link = links.find(|link| link.addresses.contains(&offered.local));
-                if let Some(link) = link.filter(|_| has_room) {
-                    joining.push(join(&shared, &driver, link, offered.stream));
+                match link {
+                    Some(link) if has_room => {
+                        joining.push(join(&shared, &driver, link, offered.stream));
+                    }
+                    Some(link) => tell(&mut missed, &link.name, &"there are enough"),
+                    None => tell(&mut missed, "?", &"the link that it came by is not to be used"),
                 }
             }
-            Some(joined) = joining.next(), if !joining.is_empty() => held.extend(joined),
+            Some((link, joined)) = joining.next(), if !joining.is_empty() => match joined {
+                Ok(channel) => held.push((channel, link)),
+                Err(error) => tell(&mut missed, &link.name, &error),
+            },
             Ok(()) = links.changed() => {}
             Ok(()) = rules.changed() => {}
             changed = changes.changed() => if changed.is_err() {
@@ -72,20 +83,25 @@ async fn join(
     driver: &Driver,
     link: Link,
     stream: tokio::net::TcpStream,
-) -> Option<(ChannelId, Link)> {
+) -> (Link, Result<ChannelId, JoinError>) {
     if let Err(error) = shared.socket_options().apply(&stream) {
         tracing::debug!(%error, "the kernel refuses a socket option");
     }
     let remote = stream.peer_addr().ok();
-    match join_as(shared, driver, &link, ChannelRole::Bulk, stream).await {
-        Ok(channel) => {
-            tracing::info!(link = %link.name, ?remote, %channel, "joined the gateway's connection");
-            Some((channel, link))
-        }
-        Err(error) => {
-            tracing::debug!(link = %link.name, ?remote, %error, "no channel");
-            None
-        }
+    let path = (&link, Side::Gateway);
+    let joined = join_as(shared, driver, path, ChannelRole::Bulk, stream).await;
+    if let Ok(channel) = joined {
+        tracing::info!(link = %link.name, ?remote, %channel, "joined the gateway's connection");
+    }
+    (link, joined)
+}
+
+/// Tells people of a connection of the gateway's that was in vain, and counts it; of many, now and
+/// then of one.
+fn tell(missed: &mut u64, link: &str, problem: &dyn Display) {
+    *missed += 1;
+    if missed.is_power_of_two() {
+        tracing::warn!(link, %problem, count = *missed, "no channel by the gateway's connection");
     }
 }
 

@@ -282,6 +282,7 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
         id: channel,
         role,
         link: link.index,
+        begun_by: Side::Client,
         records: 0,
         segment_size: None,
     };

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use hawser_channels::keeper::{JOIN_TIMEOUT, JoinTurns};
-use hawser_session::ChannelSpec;
 use hawser_session::seal::Direction;
+use hawser_session::{ChannelSpec, Side};
 use hawser_types::ChannelId;
 use hawser_wire::{ChannelRole, Frame, FrameIterator, JoinPrelude, StateFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -41,7 +41,8 @@ pub(super) async fn join(
     if !lock(turns).take(now, role, now.since(began)) {
         return Err(JoinError::Overtaken);
     }
-    let joined = join_as(shared, driver, link, role, stream).await;
+    let path = (link, Side::Client);
+    let joined = join_as(shared, driver, path, role, stream).await;
     lock(turns).give_back(role);
     joined.map(|id| (id, remote))
 }
@@ -84,11 +85,11 @@ impl Drop for Grant<'_> {
     }
 }
 
-/// Joins over a connection that stands.
+/// Joins over a connection that stands, on a link, begun by this or that side.
 pub(super) async fn join_as(
     shared: &Shared,
     driver: &Driver,
-    link: &Link,
+    (link, begun_by): (&Link, Side),
     role: ChannelRole,
     stream: tokio::net::TcpStream,
 ) -> Result<ChannelId, JoinError> {
@@ -97,6 +98,7 @@ pub(super) async fn join_as(
         id: grant.id,
         role,
         link: link.index,
+        begun_by,
         records: 1,
         segment_size: None,
     };

@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hawser_session::seal::OfferEnds;
-use hawser_types::{NumberWindow, SessionId};
+use hawser_types::{MIN_JOIN_PORT, NumberWindow, SessionId};
 use hawser_wire::{JOIN_OFFER_LENGTH, JoinOffer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -40,12 +41,17 @@ impl JoinPort {
     /// names. `links` follows the machine's links. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The port is another program's, or may not be had.
+    /// The port is another program's, or may not be had; or it is below [`MIN_JOIN_PORT`], to which
+    /// no gateway connects.
     pub fn open(
         port: u16,
         names: Vec<String>,
         links: watch::Receiver<Arc<Vec<Link>>>,
     ) -> io::Result<Self> {
+        if port < MIN_JOIN_PORT {
+            let text = format!("ports below {MIN_JOIN_PORT} belong to services");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let address = every_address(port)?;
         let waiting = Arc::new(Waiting::default());
         let serving = Arc::clone(&waiting);
@@ -113,6 +119,8 @@ impl Drop for Offers {
 struct Waiting {
     sessions: Mutex<BTreeMap<SessionId, Session>>,
     half_open: HalfOpen,
+    /// Connections in vain that were meant for a session.
+    missed: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -169,6 +177,22 @@ impl Waiting {
         Ok(session.sender.clone())
     }
 
+    /// Tells people of a connection in vain. Those of strangers are none of their business; of the
+    /// others there may be many.
+    fn tell(&self, remote: SocketAddr, problem: Refused) {
+        if matches!(
+            problem,
+            Refused::Silent | Refused::NoSession | Refused::NoPlace
+        ) {
+            tracing::debug!(%remote, %problem, "a connection is refused");
+            return;
+        }
+        let count = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            tracing::warn!(%remote, %problem, count, "the gateway's connection is refused");
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,6 +202,7 @@ impl Default for Waiting {
     fn default() -> Self {
         Self {
             sessions: Mutex::default(),
+            missed: AtomicU64::new(0),
             half_open: HalfOpen::new(AcceptLimits {
                 half_open: MAX_HALF_OPEN,
                 half_open_per_source: HALF_OPEN_PER_SOURCE,
@@ -200,6 +225,8 @@ enum Refused {
     Replayed,
     #[error("the session has too many of them")]
     TooMany,
+    #[error("too many others have said nothing yet")]
+    NoPlace,
 }
 
 /// Accepts connections, for as long as the port is open.
@@ -212,8 +239,8 @@ async fn listen(waiting: Arc<Waiting>, listener: TcpListener) {
             let heard = place
                 .hold(LINE_PATIENCE, waiting.hear(stream, remote))
                 .await;
-            if let Err(problem) = heard.unwrap_or(Err(Refused::TooMany)) {
-                tracing::debug!(%remote, %problem, "a connection is refused");
+            if let Err(problem) = heard.unwrap_or(Err(Refused::NoPlace)) {
+                waiting.tell(remote, problem);
             }
         });
         ControlFlow::Continue(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use hawser_channels::association::{AssociationState, PathLinks};
-use hawser_session::{CloseReason, Event, Session, Side, StreamError};
+use hawser_session::{CloseReason, Event, LostSegment, Session, Side, StreamError};
 use hawser_types::{ChannelId, Instant, StreamId};
 use hawser_wire::Enrolment;
 use smallvec::SmallVec;
@@ -39,6 +39,9 @@ pub(super) struct Inner {
     pub(super) datagram_port: Option<u16>,
     /// The TCP port at which the client takes connections: the first one that it has said.
     pub(super) joins_port: Option<u16>,
+    /// Channels that this gateway began and that lost large segments, until its plan for them takes
+    /// this.
+    pub(super) lost_segments: Vec<(ChannelId, LostSegment)>,
     /// The association that the client is about to begin.
     pub(super) expected: Option<ChannelId>,
     /// The links below the paths of associations.
@@ -80,6 +83,7 @@ impl Inner {
             gone: Vec::new(),
             datagram_port: None,
             joins_port: None,
+            lost_segments: Vec::new(),
             expected: None,
         }
     }
@@ -129,6 +133,12 @@ impl Inner {
             Event::Granted(_) | Event::Spread(_) => return true,
             Event::JoinsAccepted(port) => {
                 self.joins_port.get_or_insert(port);
+                return true;
+            }
+            Event::SegmentsLost(id, lost) => {
+                if self.lost_segments.len() < MAX_LOST_SEGMENTS {
+                    self.lost_segments.push((id, lost));
+                }
                 return true;
             }
             Event::EnrolRequested(enrolment) => {
@@ -291,5 +301,7 @@ impl Drop for Inner {
 pub(crate) const CLOSE_REFUSED: u32 = 1;
 /// The place of the writing task among a channel's tasks.
 const WRITER: usize = 1;
+/// More than a plan has channels. It takes them at once; where there is none, nobody does.
+const MAX_LOST_SEGMENTS: usize = 32;
 /// A client enrols once; more at a time are a mistake.
 const MAX_ENROLMENTS: usize = 4;

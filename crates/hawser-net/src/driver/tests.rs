@@ -172,6 +172,7 @@ fn begin(side: Side, config: &SessionConfig, handshake: Handshake) -> Driver {
             Side::Client => TCP_LINK,
             Side::Gateway => 0,
         }),
+        begun_by: Side::Client,
         records: 0,
         segment_size: None,
     };

@@ -199,6 +199,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         id: channel,
         role: ChannelRole::Express,
         link: LinkIndex::new(0),
+        begun_by: Side::Client,
         records: 0,
         segment_size: None,
     };
@@ -217,7 +218,7 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Res
     let id = prelude.channel;
     driver.check_join(id).map_err(|error| error.to_string())?;
     place.join(prelude.session);
-    answer_join(shared, &driver, id, stream).await
+    answer_join(shared, &driver, (id, Side::Client), stream).await
 }
 
 /// Time in which a host has to prove who it is.

@@ -1,22 +1,25 @@
 //! Begins connections to clients that take them, from links that none of theirs came to.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use hawser_channels::further::{FurtherAction, FurtherChannels, Pair};
+use hawser_channels::further::{FurtherAction, FurtherChannels, NoJoin, Pair, Surroundings};
 use hawser_channels::keeper::{CONNECT_TIMEOUT, JOIN_TIMEOUT};
 use hawser_session::seal::OfferEnds;
 use hawser_types::ChannelId;
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::further_links::Further;
 use super::joining::join_offered;
 use super::shared::Shared;
-use crate::bind::{self, SocketOptions};
+use crate::bind::{self, ConnectError, SocketOptions};
 use crate::clock;
 use crate::driver::Driver;
-use crate::links::Link;
+use crate::links::{self, Link};
 
 /// Does so for one session, for as long as it lives, if the gateway is to do it and the client has
 /// said a port.
@@ -36,16 +39,20 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
     while driver.closed().is_none() {
         changes.mark_unchanged();
         let usable = further.usable(&links.borrow_and_update());
-        plan.update(clock::now(), &usable, &driver.tcp_ends());
+        update(&mut plan, driver, further, &usable);
         while let Some(action) = plan.poll_action(clock::now()) {
             match action {
-                FurtherAction::Attempt(pair) => {
+                FurtherAction::Attempt { pair, max_segment } => {
                     let link = usable.iter().find(|link| link.index == pair.link).cloned();
-                    let remote = SocketAddr::new(pair.remote, port);
+                    let way = Way {
+                        link,
+                        remote: SocketAddr::new(pair.remote, port),
+                        max_segment,
+                    };
                     let number = numbers.next().unwrap_or(u64::MAX);
                     attempts.push(async move {
-                        let joined = attempt(shared, driver, (link, remote), number).await;
-                        (pair, joined)
+                        let joined = attempt(shared, driver, &way, number).await;
+                        (pair, way, joined)
                     });
                 }
                 FurtherAction::Drop(channel) => driver.drop_channel(channel),
@@ -54,8 +61,8 @@ pub(super) async fn serve(shared: &Shared, driver: &Driver) {
         let next = plan.poll_timeout();
         let wake = tokio::time::sleep_until(clock::to_tokio(next.unwrap_or_default()));
         tokio::select! {
-            Some((pair, joined)) = attempts.next(), if !attempts.is_empty() => {
-                note(&mut plan, driver, pair, joined);
+            Some((pair, way, joined)) = attempts.next(), if !attempts.is_empty() => {
+                note(&mut plan, driver, (pair, &way), joined);
             }
             () = wake, if next.is_some() => {}
             Ok(()) = links.changed() => {}
@@ -80,25 +87,61 @@ async fn told_port(driver: &Driver) -> Option<u16> {
     }
 }
 
+/// Shows the plan what there is.
+fn update(plan: &mut FurtherChannels, driver: &Driver, further: &Further, links: &[Link]) {
+    let now = clock::now();
+    for (channel, lost) in driver.take_lost_segments() {
+        plan.handle_lost_segment(now, channel, lost);
+    }
+    let around = Surroundings {
+        links,
+        channels: &driver.tcp_ends(),
+        associated: &driver.associated(),
+    };
+    plan.update(now, &around, |address| further.is_own(address));
+}
+
+/// The way of a connection.
+struct Way {
+    /// `None` where it is gone.
+    link: Option<Link>,
+    remote: SocketAddr,
+    max_segment: Option<u16>,
+}
+
+/// Why an attempt led to nothing, and the text for people.
+struct Failed {
+    why: NoJoin,
+    problem: String,
+}
+
 fn note(
     plan: &mut FurtherChannels,
     driver: &Driver,
-    pair: Pair,
-    joined: Result<ChannelId, String>,
+    (pair, way): (Pair, &Way),
+    joined: Result<ChannelId, Failed>,
 ) {
-    let Pair { link, remote } = pair;
-    match joined {
+    let (session, remote) = (driver.id(), way.remote);
+    let link = way.link.as_ref().map_or("?", |link| link.name.as_str());
+    let Failed { why, problem } = match joined {
         Ok(channel) => {
-            let session = driver.id();
-            tracing::info!(%session, %link, %remote, %channel, "the client has joined");
+            tracing::info!(%session, link, %remote, %channel, "the client has joined");
             if !plan.handle_joined(clock::now(), pair, channel) {
                 driver.drop_channel(channel);
             }
+            return;
         }
-        Err(problem) => {
-            tracing::debug!(session = %driver.id(), %link, %remote, %problem, "no join");
-            plan.handle_failed(pair);
-        }
+        Err(failed) => failed,
+    };
+    let failures = plan.handle_failed(clock::now(), pair, why);
+    if failures.is_given_up {
+        tracing::warn!(
+            %session, link, %remote, problem,
+            "the client is never reached by this link, and is not tried there any more"
+        );
+    } else if failures.count.is_power_of_two() {
+        let count = failures.count;
+        tracing::info!(%session, link, %remote, problem, count, "the client has not joined");
     }
 }
 
@@ -106,21 +149,16 @@ fn note(
 async fn attempt(
     shared: &Shared,
     driver: &Driver,
-    (link, remote): (Option<Link>, SocketAddr),
+    way: &Way,
     number: u64,
-) -> Result<ChannelId, String> {
-    let link = link.ok_or("the link is gone")?;
-    let options = SocketOptions {
-        congestion: shared.congestion.initial().map(str::to_owned),
-        connect_timeout: CONNECT_TIMEOUT,
-        ..SocketOptions::default()
-    };
-    let stream = bind::connect_on_link(Some(&link), remote, &options).await;
-    let mut stream = stream.map_err(|error| error.to_string())?;
-    let gateway = stream.local_addr().map_err(|error| error.to_string())?;
+) -> Result<ChannelId, Failed> {
+    let link = way.link.as_ref();
+    let link = link.ok_or_else(|| Failed::unsent("the link is gone"))?;
+    let mut stream = connect(shared, link, way).await?;
+    let gateway = stream.local_addr().map_err(Failed::unanswered)?;
     let ends = OfferEnds {
         gateway,
-        client: remote,
+        client: way.remote,
     };
     let offer = driver.keys().join_offer(number, ends);
     let joining = async {
@@ -129,5 +167,49 @@ async fn attempt(
         join_offered(shared, driver, stream).await
     };
     let joined = timeout(JOIN_TIMEOUT, joining).await;
-    joined.unwrap_or_else(|_| Err("the client does not answer the offer".to_owned()))
+    let joined = joined.unwrap_or_else(|_| Err("the client does not answer the offer".to_owned()));
+    joined.map_err(Failed::unanswered)
+}
+
+async fn connect(shared: &Shared, link: &Link, way: &Way) -> Result<TcpStream, Failed> {
+    let options = SocketOptions {
+        congestion: shared.congestion.initial().map(str::to_owned),
+        connect_timeout: CONNECT_TIMEOUT,
+        max_segment: way.max_segment,
+        ..SocketOptions::default()
+    };
+    let stream = bind::connect_on_link(Some(link), way.remote, &options).await;
+    match stream {
+        Ok(stream) => Ok(stream),
+        Err(error) if is_unsent(&error, link, way.remote).await => Err(Failed::unsent(error)),
+        Err(error) => Err(Failed::unanswered(error)),
+    }
+}
+
+/// Whether this machine has sent nothing that could have reached the far end.
+async fn is_unsent(error: &ConnectError, link: &Link, remote: SocketAddr) -> bool {
+    match error {
+        // Routers on the way say so too.
+        ConnectError::NoRoute { .. } => match link.source_address(remote.ip()) {
+            Some(source) => !links::has_route(link.index, source, remote.ip()).await,
+            None => true,
+        },
+        error => error.is_local(),
+    }
+}
+
+impl Failed {
+    fn unsent(problem: impl Display) -> Self {
+        Self {
+            why: NoJoin::NotSent,
+            problem: problem.to_string(),
+        }
+    }
+
+    fn unanswered(problem: impl Display) -> Self {
+        Self {
+            why: NoJoin::NoAnswer,
+            problem: problem.to_string(),
+        }
+    }
 }

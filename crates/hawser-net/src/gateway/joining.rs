@@ -3,8 +3,8 @@
 use std::io;
 
 use bytes::BytesMut;
-use hawser_session::ChannelSpec;
 use hawser_session::seal::{Direction, RecordReader};
+use hawser_session::{ChannelSpec, Side};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{
     ChannelRole, Frame, FrameIterator, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame,
@@ -28,7 +28,7 @@ pub(super) async fn join_offered(
     }
     let id = prelude.channel;
     driver.check_join(id).map_err(|error| error.to_string())?;
-    answer_join(shared, driver, id, stream).await?;
+    answer_join(shared, driver, (id, Side::Gateway), stream).await?;
     shared.count(|counters| counters.joins += 1);
     Ok(id)
 }
@@ -43,11 +43,11 @@ pub(super) async fn read_prelude(stream: &mut TcpStream) -> Result<JoinPrelude, 
 }
 
 /// Waits for the proof that a connection belongs to the session, gives this side's, and adds the
-/// channel.
+/// channel with this number, begun by this or that side.
 pub(super) async fn answer_join(
     shared: &Shared,
     driver: &Driver,
-    id: ChannelId,
+    (id, begun_by): (ChannelId, Side),
     mut stream: TcpStream,
 ) -> Result<(), String> {
     let plain = shared.config.session.plain;
@@ -67,6 +67,7 @@ pub(super) async fn answer_join(
         id,
         role,
         link,
+        begun_by,
         records: 1,
         segment_size: None,
     };

@@ -207,6 +207,7 @@ async fn session(address: SocketAddr, key: PublicKey) -> Driver {
         id,
         role: ChannelRole::Express,
         link: LinkIndex::new(1),
+        begun_by: Side::Client,
         records: 0,
         segment_size: None,
     };

@@ -1,6 +1,7 @@
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::ChannelRole;
 
+use crate::side::Side;
 use crate::transport::Transport;
 
 /// What the driver knows of a channel that it adds to a session.
@@ -13,11 +14,54 @@ pub struct ChannelSpec {
     /// The client's link below it. A gateway learns the first channel's from the client's hello.
     /// An association has [`LinkIndex::ALL`], and no other channel has.
     pub link: LinkIndex,
+    /// The side that connected: a gateway does so from a link of its own that the client's
+    /// connections do not take.
+    pub begun_by: Side,
     /// Records exchanged before the session took over, the same in both directions: 1 for a
     /// channel that joined, 0 for the first.
     pub records: u64,
     /// Bytes of payload in a full TCP segment, or in a packet of the association, if known.
     pub segment_size: Option<u32>,
+}
+
+/// The way of a channel between the two hosts: what is silent, or drops large segments, on one way
+/// says nothing of others.
+///
+/// The channels that the client began over one of its links go the same way. Each one that the
+/// gateway began goes a way of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Route {
+    link: LinkIndex,
+    /// The channel that is alone on it, if the gateway began it.
+    further: Option<ChannelId>,
+}
+
+impl Route {
+    /// The way of the channels that the client began over a link.
+    pub(crate) const fn of_client(link: LinkIndex) -> Self {
+        Self {
+            link,
+            further: None,
+        }
+    }
+
+    /// The way of a channel that the gateway began; the client's link is at its end.
+    const fn of_gateway(link: LinkIndex, channel: ChannelId) -> Self {
+        Self {
+            link,
+            further: Some(channel),
+        }
+    }
+
+    /// True if the gateway began the channel there.
+    pub(crate) fn is_further(self) -> bool {
+        self.further.is_some()
+    }
+
+    /// Returns the client's link.
+    pub(crate) fn link(self) -> LinkIndex {
+        self.link
+    }
 }
 
 /// The link of channels that a gateway relays between two hosts. It is no interface's: the kernel's
@@ -31,6 +75,7 @@ impl ChannelSpec {
             id,
             role: ChannelRole::Bulk,
             link: LinkIndex::ALL,
+            begun_by: Side::Client,
             records: 0,
             segment_size: None,
         }
@@ -41,6 +86,14 @@ impl ChannelSpec {
         match self.link {
             LinkIndex::ALL => Transport::Association,
             _ => Transport::Tcp,
+        }
+    }
+
+    /// Returns the way that the channel goes.
+    pub(crate) fn route(&self) -> Route {
+        match self.begun_by {
+            Side::Client => Route::of_client(self.link),
+            Side::Gateway => Route::of_gateway(self.link, self.id),
         }
     }
 

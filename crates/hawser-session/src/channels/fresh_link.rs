@@ -46,6 +46,7 @@ mod tests {
 
     use super::*;
     use crate::channel::ChannelSpec;
+    use crate::side::Side;
 
     fn at(millis: u64) -> Instant {
         Instant::from_nanos(millis * 1_000_000)
@@ -56,6 +57,7 @@ mod tests {
         let mut channels = Channels::default();
         for (id, role) in [(0, ChannelRole::Express), (1, ChannelRole::Bulk)] {
             channels.insert(Channel::new(ChannelSpec {
+                begun_by: Side::Client,
                 id: ChannelId::new(id),
                 role,
                 link: LinkIndex::new(1),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hawser_path::Stall;
-use hawser_types::{ByteCount, Instant, LinkIndex};
+use hawser_types::{ByteCount, Instant};
 
 use super::Channels;
-use crate::channel::Channel;
+use crate::channel::{Channel, Route};
 
 impl Channels {
     /// True if the link of a channel carries short segments only: full ones were sent again and
@@ -38,7 +38,7 @@ impl Channels {
     /// was last sent again there, if it came.
     pub(crate) fn sign_of_life(&self, channel: &Channel) -> Option<Instant> {
         let stall = channel.full_segments().stall()?;
-        let others = self.of_link(channel.link());
+        let others = self.of_route(channel.route());
         let answered = others.filter(|other| other.id() != channel.id());
         let asked = answered.filter_map(answered_at);
         asked.filter(|asked| *asked >= stall.repeated_at).max()
@@ -56,21 +56,21 @@ impl Channels {
         has_carried(channel) && stands_still(now, channel) && self.is_alone(now, channel, found)
     }
 
-    /// Returns the time of the latest record that came over a link.
-    pub(crate) fn came_at(&self, link: LinkIndex) -> Option<Instant> {
-        let came = self.of_link(link).filter_map(|it| it.inbound().came_at());
+    /// Returns the time of the latest record that came by a way.
+    pub(crate) fn came_at(&self, route: Route) -> Option<Instant> {
+        let came = self.of_route(route).filter_map(|it| it.inbound().came_at());
         came.max()
     }
 
-    /// True if no TCP channel of another link has full segments delivered, or one of them was found
-    /// to lose these since the channel stalled, which may have the same cause.
+    /// True if no TCP channel that goes another way has full segments delivered, or one of them was
+    /// found to lose these since the channel stalled, which may have the same cause.
     fn is_alone(&self, now: Instant, channel: &Channel, found: Option<Instant>) -> bool {
         let stall = channel.full_segments().stall();
         if stall.is_some_and(|stall| found >= Some(stall.since)) {
             return true;
         }
         let moves = |other: &Channel| {
-            other.link() != channel.link()
+            other.route() != channel.route()
                 && !other.is_association()
                 && other.outbound().sent().len() > 0
                 && !stands_still(now, other)
@@ -106,7 +106,7 @@ impl Channels {
     /// True if another channel of the link had an answer to all that it sent since a stall began:
     /// then everything that was sent before has arrived, or is lost.
     fn answers_in(&self, channel: &Channel, stall: Stall) -> bool {
-        let mut asked = self.of_link(channel.link()).filter_map(answered_at);
+        let mut asked = self.of_route(channel.route()).filter_map(answered_at);
         asked.any(|asked| asked >= stall.since)
     }
 
@@ -117,7 +117,7 @@ impl Channels {
             let stall = other.full_segments().stall();
             stall.is_some_and(|stall| stall.repeats > 0)
         };
-        self.of_link(channel.link()).all(repeats)
+        self.of_route(channel.route()).all(repeats)
     }
 }
 

@@ -1,12 +1,12 @@
-//! What the silence of a channel means, given the other channels of its link and of other links.
+//! What the silence of a channel means, given the other channels that go its way and other ways.
 
 use std::time::Duration;
 
 use hawser_path::Expectation;
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, Rate};
 
 use super::Channels;
-use crate::channel::Channel;
+use crate::channel::{Channel, Route};
 
 impl Channels {
     /// Returns what a channel has to expect: the round trips of its link's slowest channel, and the
@@ -87,16 +87,16 @@ impl Channels {
         channel.liveness().suspect_since().is_some_and(spoke) && !self.is_silent(now, channel)
     }
 
-    /// True if another channel of the same link was heard since this one fell silent. Then a loss
-    /// holds this one up, not the link.
+    /// True if another channel that goes the same way was heard since this one fell silent. Then a
+    /// loss holds this one up, not the link.
     pub(crate) fn link_is_heard(&self, channel: &Channel) -> bool {
         self.link_lives(channel, self.expectation(channel).rtt)
     }
 
-    /// True if this side had no sign of life of a link for as long as would make it suspect, even
+    /// True if this side had no sign of life by a way for as long as would make it suspect, even
     /// if nothing was due: little was in flight there since.
-    pub(crate) fn seems_silent(&self, now: Instant, link: LinkIndex) -> bool {
-        self.of_link(link).all(|channel| {
+    pub(crate) fn seems_silent(&self, now: Instant, route: Route) -> bool {
+        self.of_route(route).all(|channel| {
             let silence = channel.path().silence();
             let patience = silence.suspect_after(self.expectation(channel));
             let unheard = silence.last_heard().map(|at| now.since(at));
@@ -104,11 +104,11 @@ impl Channels {
         })
     }
 
-    /// Returns the channel by which to ask a link for a sign of life, if it is time to.
+    /// Returns the channel by which to ask for a sign of life by a way, if it is time to.
     pub(crate) fn to_probe_at_rest(
         &self,
         now: Instant,
-        link: LinkIndex,
+        route: Route,
         (rest, pause): (Duration, Duration),
         is_watching: bool,
     ) -> Option<ChannelId> {
@@ -117,33 +117,33 @@ impl Channels {
             (is_watching && channel.path().silence().began().is_some())
                 || is_asked.is_some_and(|at| now.since(at) < ASKED)
         };
-        if self.of_link(link).any(is_awaited) {
+        if self.of_route(route).any(is_awaited) {
             return None;
         }
-        let heard = self.of_link(link).filter_map(Channel::last_heard).max();
+        let heard = self.of_route(route).filter_map(Channel::last_heard).max();
         let brought = self
-            .of_link(link)
+            .of_route(route)
             .filter_map(|it| it.inbound().latest())
             .max();
-        let acknowledged = self.of_link(link);
+        let acknowledged = self.of_route(route);
         let acknowledged = acknowledged
             .filter_map(|it| it.path().silence().last_heard())
             .max();
         let unheard = heard.map_or(rest, |at| now.since(at));
         let has_stopped = brought > acknowledged && unheard >= pause;
         let quickest = || {
-            self.of_link(link)
+            self.of_route(route)
                 .min_by_key(|channel| channel.path().rtt())
         };
         (unheard >= rest || has_stopped).then(|| quickest().map(Channel::id))?
     }
 
-    /// True if another link has channels that may still live, and may be used.
-    pub(crate) fn live_without(&self, link: LinkIndex) -> bool {
+    /// True if channels that go another way may still live, and may be used.
+    pub(crate) fn live_without(&self, route: Route) -> bool {
         self.not_suspect().any(|other| {
-            other.link() != link
+            other.route() != route
                 && !other.standing().rules().permission().is_forbidden()
-                && other.lives_beside(link)
+                && other.lives_beside(route.link())
         })
     }
 
@@ -185,7 +185,7 @@ impl Channels {
         let Some(began) = channel.path().silence().began() else {
             return true;
         };
-        self.of_link(channel.link()).any(|other| {
+        self.of_route(channel.route()).any(|other| {
             other.id() != channel.id()
                 && other.path().silence().last_heard() > Some(began + rtt + SAME_MOMENT)
         })

@@ -1,11 +1,12 @@
 //! Records that a hostile peer makes, as a script has them.
 
 use bytes::{Bytes, BytesMut};
-use hawser_types::{ChannelId, Permission, RecordNumber, SegmentNumber, StreamId, StreamOffset};
+use hawser_types::{
+    ChannelId, MIN_JOIN_PORT, Permission, RecordNumber, SegmentNumber, StreamId, StreamOffset,
+};
 use hawser_wire::{
     ChannelRole, ChunkFlags, ChunkHeader, Command, Enrolment, Frame, FrameIterator, Grant, Hello,
-    LinkRulesEntry, MIN_JOIN_PORT, PathReport, StateFrame, TransportChoice, put_datagram,
-    put_record_number,
+    LinkRulesEntry, PathReport, StateFrame, TransportChoice, put_datagram, put_record_number,
 };
 
 use super::contents::MAX_PATTERN;

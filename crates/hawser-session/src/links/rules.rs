@@ -78,12 +78,17 @@ impl Rules {
     }
 }
 
-/// Returns the permissions of the links that live: those with channels of which none is suspect.
+/// Returns the permissions of the links that live: one way there has channels of which none is
+/// suspect.
 pub(super) fn living_permissions(channels: &Channels) -> SmallVec<[Permission; 8]> {
-    let is_sound = |link: LinkIndex| channels.of_link(link).all(|channel| !channel.is_suspect());
+    let is_sound = |route| {
+        channels
+            .of_route(route)
+            .all(|channel| !channel.is_suspect())
+    };
     // An association knows for itself which of its links live.
     let living = channels.iter();
-    let living = living.filter(|c| !c.is_association() && is_sound(c.link()));
+    let living = living.filter(|c| !c.is_association() && is_sound(c.route()));
     living
         .map(|channel| channel.standing().rules().permission())
         .collect()

@@ -6,7 +6,7 @@ use hawser_types::{LinkIndex, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ChannelSpec, Transport, TransportReason};
+use crate::{ChannelSpec, Side, Transport, TransportReason};
 
 const KIB: u64 = 1024;
 
@@ -36,6 +36,7 @@ fn added(channel: u32, link: u32) -> Note {
 
 fn channel(id: u32, link: u32) -> Channel {
     Channel::new(ChannelSpec {
+        begun_by: Side::Client,
         id: ChannelId::new(id),
         role: ChannelRole::Bulk,
         link: LinkIndex::new(link),

@@ -112,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::channel::ChannelSpec;
+    use crate::side::Side;
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
@@ -133,6 +134,7 @@ mod tests {
     /// A channel with samples at 10 and 100 ms: an empty path of 50 ms, then one with a queue.
     fn channel(rate: Rate, queue: u64) -> Channel {
         let mut channel = Channel::new(ChannelSpec {
+            begun_by: Side::Client,
             id: ChannelId::new(1),
             role: ChannelRole::Bulk,
             link: LinkIndex::new(0),

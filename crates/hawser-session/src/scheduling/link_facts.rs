@@ -1,11 +1,12 @@
-use hawser_types::{ByteCount, ChannelId, LinkIndex};
+use hawser_types::{ByteCount, ChannelId};
 use hawser_wire::ChannelRole;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Route};
 use crate::channels::Channels;
 use crate::transports::carries;
 
-/// Sums over the channels of each link, for the views of policies.
+/// Sums over the channels of each link, for the views of policies. Channels that the gateway began
+/// count as links of their own, as they go other ways.
 #[derive(Debug, Default)]
 pub(super) struct LinksFacts {
     list: Vec<LinkFacts>,
@@ -14,7 +15,7 @@ pub(super) struct LinksFacts {
 /// Sums over the channels of one link.
 #[derive(Debug, Default)]
 pub(super) struct LinkFacts {
-    link: LinkIndex,
+    route: Route,
     suspect: bool,
     /// One of its channels may be used.
     allowed: bool,
@@ -39,11 +40,11 @@ impl LinksFacts {
     ) {
         self.list.clear();
         for channel in channels.iter().filter(|c| carries(c, association)) {
-            let link = channel.link();
-            let known = self.list.iter().position(|facts| facts.link == link);
+            let route = channel.route();
+            let known = self.list.iter().position(|facts| facts.route == route);
             let place = known.unwrap_or_else(|| {
                 self.list.push(LinkFacts {
-                    link,
+                    route,
                     ..LinkFacts::default()
                 });
                 self.list.len() - 1
@@ -52,9 +53,9 @@ impl LinksFacts {
         }
     }
 
-    /// Returns the facts of a link.
-    pub(super) fn of(&self, link: LinkIndex) -> Option<&LinkFacts> {
-        self.list.iter().find(|facts| facts.link == link)
+    /// Returns the facts of a link, by the way there.
+    pub(super) fn of(&self, route: Route) -> Option<&LinkFacts> {
+        self.list.iter().find(|facts| facts.route == route)
     }
 
     /// True if a link may be used that is not suspect.

@@ -1,7 +1,7 @@
 //! The command stream: greetings, grants, resets, enrolment and the orderly end.
 
-use hawser_types::{ChannelId, Instant, LinkIndex};
-use hawser_wire::{ChunkHeader, Command, Enrolment, Hello, MIN_JOIN_PORT};
+use hawser_types::{ChannelId, Instant, LinkIndex, MIN_JOIN_PORT};
+use hawser_wire::{ChunkHeader, Command, Enrolment, Hello};
 
 use super::Session;
 use crate::channels::Channels;

@@ -6,14 +6,15 @@ use std::time::Duration;
 use hawser_types::{ChannelId, Instant, LinkIndex};
 
 use super::Session;
-use crate::channel::{Channel, Notice};
+use crate::channel::{Channel, Notice, Route};
 use crate::channels::Channels;
 use crate::event::Event;
 use crate::links::LostSegment;
 use crate::side::Side;
 
 impl Session {
-    /// Returns the segments that do not arrive over a link, if any were found lost, for clients.
+    /// Returns the segments that do not arrive over a link, if any were found lost, for clients: on
+    /// the way of the connections that they begin.
     /// [`Event::Spread`] tells of changes.
     pub fn lost_segment(&self, link: LinkIndex) -> Option<LostSegment> {
         self.links.lost_segments().on(link)
@@ -24,7 +25,7 @@ impl Session {
         let found = self.links.lost_segments().latest();
         if let Some(channel) = self.channels.get(id) {
             let asked = self.channels.sign_of_life(channel);
-            let came = self.channels.came_at(channel.link());
+            let came = self.channels.came_at(channel.route());
             if let Some(channel) = self.channels.get_mut(id) {
                 channel.on_signs_of_life(asked, came);
             }
@@ -44,8 +45,10 @@ impl Session {
         }
     }
 
-    /// Takes note that full segments do not arrive over the link of a channel, if `is_cause` holds
-    /// for it. A gateway tells the client, whose connections bound the segments of both sides.
+    /// Takes note that full segments do not arrive the way of a channel, if `is_cause` holds for
+    /// it. The side that began it has to know, since its connections bound the segments of both
+    /// sides: a gateway tells the client. A client tells the gateway nothing; it gives the channel
+    /// up.
     pub(super) fn blame_full_segments(
         &mut self,
         now: Instant,
@@ -57,6 +60,13 @@ impl Session {
         };
         let (link, size) = (channel.link(), channel.segment_size());
         tracing::info!(%id, %link, size, "full segments do not arrive");
+        if channel.route().is_further() {
+            if self.side == Side::Gateway {
+                self.events
+                    .push(Event::SegmentsLost(id, LostSegment { size, at: now }));
+            }
+            return;
+        }
         self.links.lost_segments_mut().note(now, link, size);
         match self.side {
             Side::Client => self.events.push(Event::Spread(link)),
@@ -77,30 +87,36 @@ impl Session {
         let link = channel.link();
         let lost = self.links.lost_segments().on(link);
         let is_too_large = lost.is_some_and(|lost| channel.segment_size() >= lost.size);
-        if self.side == Side::Gateway && is_too_large {
+        if self.side == Side::Gateway && is_too_large && !channel.route().is_further() {
             self.notify(id, Notice::SegmentsLost(link));
         }
     }
 
     /// The peer finds that segments of this size do not arrive over a link.
     pub(super) fn on_segments_lost(&mut self, now: Instant, link: LinkIndex, size: u32) {
-        let is_known = self.channels.of_link(link).next().is_some();
+        let is_known = self
+            .channels
+            .of_route(Route::of_client(link))
+            .next()
+            .is_some();
         if self.side == Side::Client && is_known {
             self.links.lost_segments_mut().note(now, link, size);
             self.events.push(Event::Spread(link));
         }
     }
 
-    /// Asks for a sign of life on the other channels of a link, of which one has nothing delivered:
+    /// Asks for a sign of life on the other channels of a way, of which one has nothing delivered:
     /// their answer tells a dead link from one that only drops large packets.
     /// Those that were asked within `pause` are not asked again.
     fn ask_beside(&mut self, now: Instant, id: ChannelId, pause: Duration) {
-        let Some(link) = self.channels.get(id).map(Channel::link) else {
+        let Some(route) = self.channels.get(id).map(Channel::route) else {
             return;
         };
         let is_due = |other: &Channel| {
             let asked = other.liveness().heartbeat_at();
-            other.id() != id && other.link() == link && asked.is_none_or(|at| now.since(at) > pause)
+            other.id() != id
+                && other.route() == route
+                && asked.is_none_or(|at| now.since(at) > pause)
         };
         for other in self.channels.ids(is_due) {
             self.beat(now, other);

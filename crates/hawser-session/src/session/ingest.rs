@@ -342,10 +342,10 @@ impl Session {
                 channel.on_stamps(stamp_of(report), now);
             }
         } else if report.silent {
-            let link = channel.link();
+            let route = channel.route();
             self.notify(on, Notice::Ack(report.channel));
-            if self.channels.seems_silent(now, link) && self.channels.live_without(link) {
-                self.doubt(now, link);
+            if self.channels.seems_silent(now, route) && self.channels.live_without(route) {
+                self.doubt(now, route);
             }
         }
     }

@@ -7,7 +7,7 @@ use hawser_wire::{ChannelRole, Command};
 use smallvec::SmallVec;
 
 use super::Session;
-use crate::channel::{Channel, Notice, Sent};
+use crate::channel::{Channel, Notice, Route, Sent};
 use crate::channels::Channels;
 use crate::event::{CloseReason, Event};
 use crate::links::Pressure;
@@ -39,15 +39,15 @@ impl Session {
     /// which data stopped coming `pause` ago, unless an answer is due there anyway. Without that, a
     /// link that falls silent while there is nothing to send looks as it did before.
     pub fn probe_at_rest(&mut self, now: Instant, rest: Duration, pause: Duration) {
-        let mut asked: SmallVec<[LinkIndex; 4]> = SmallVec::new();
+        let mut asked: SmallVec<[Route; 4]> = SmallVec::new();
         let mut ids: SmallVec<[ChannelId; 4]> = SmallVec::new();
         for channel in self.channels.iter().filter(|it| !it.is_association()) {
-            let link = channel.link();
-            if !asked.contains(&link) {
-                asked.push(link);
+            let route = channel.route();
+            if !asked.contains(&route) {
+                asked.push(route);
                 ids.extend(self.channels.to_probe_at_rest(
                     now,
-                    link,
+                    route,
                     (rest, pause),
                     self.is_watching(now),
                 ));
@@ -98,11 +98,11 @@ impl Session {
         }
     }
 
-    /// Doubts a link that was silent for so long that a channel of it was given up, or that the
-    /// peer finds silent. Its other channels may never have had anything in flight: they have to
+    /// Doubts a way that was silent for so long that a channel there was given up, or that the peer
+    /// finds silent. Its other channels may never have had anything in flight: they have to
     /// answer before they get any.
-    pub(super) fn doubt(&mut self, now: Instant, link: LinkIndex) {
-        let is_meant = |channel: &Channel| channel.link() == link && !channel.is_suspect();
+    pub(super) fn doubt(&mut self, now: Instant, route: Route) {
+        let is_meant = |channel: &Channel| channel.route() == route && !channel.is_suspect();
         let ids = self.channels.ids(is_meant);
         for id in &ids {
             if let Some(channel) = self.channels.get_mut(*id) {
@@ -115,13 +115,13 @@ impl Session {
         }
     }
 
-    /// Gives up the silent channels of one kind on a link, since a fresh connection over it stands.
+    /// Gives up the silent channels of one kind on a way, since a fresh connection by it stands.
     /// The client alone decides, so that never both ends give up another one.
-    pub(super) fn replace_suspects(&mut self, now: Instant, link: LinkIndex, role: ChannelRole) {
+    pub(super) fn replace_suspects(&mut self, now: Instant, route: Route, role: ChannelRole) {
         if self.side == Side::Gateway {
             return;
         }
-        let suspects = self.channels.suspects_of(link, role);
+        let suspects = self.channels.suspects_of(route, role);
         for id in suspects.map(Channel::id).collect::<SmallVec<[_; 8]>>() {
             self.blame_full_segments(now, id, Channels::stalled_from_the_start);
             self.give_up(now, id);
@@ -167,9 +167,9 @@ impl Session {
             let Some(channel) = self.channels.get(id) else {
                 continue;
             };
-            let link = channel.link();
-            // Copies over the same link would share its fate.
-            let others_live = self.channels.live_without(link);
+            let (link, route) = (channel.link(), channel.route());
+            // Copies that go the same way would share its fate.
+            let others_live = self.channels.live_without(route);
             let others_answer = others_live && self.channels.answer_beside(channel);
             let usual = self.links.usual_silence(link);
             if self.channels.is_dead(now, channel, others_answer, usual) {
@@ -178,7 +178,7 @@ impl Session {
                 let link_is_silent = !self.channels.link_is_heard(channel);
                 self.give_up(now, id);
                 if link_is_silent && others_live {
-                    self.doubt(now, link);
+                    self.doubt(now, route);
                 }
             } else if self.channels.is_silent(now, channel) {
                 if others_live && !channel.is_suspect() {
@@ -239,9 +239,9 @@ impl Session {
         self.recorder.on_suspect(now, channel);
         self.counters.suspects += 1;
         self.events.push(Event::Suspect(id));
-        let link = channel.link();
+        let route = channel.route();
         if self.side == Side::Client && !channel.is_association() {
-            self.events.push(Event::Spread(link));
+            self.events.push(Event::Spread(channel.link()));
         }
         let arrived = match channel.transport() {
             Transport::Tcp => channel.outbound().arrived_chunks(),
@@ -260,7 +260,7 @@ impl Session {
         if arrived > 0 {
             self.delay_rest(now, id);
         }
-        if let Some(other) = self.channels.quickest_off(link) {
+        if let Some(other) = self.channels.quickest_off(route) {
             // What the peer has to send should not go there either, and the peer may hold chunks of
             // which this side does not know it.
             self.notify(other, Notice::Report(id));

@@ -8,6 +8,7 @@ use hawser_types::{Instant, LinkIndex};
 use hawser_wire::{ChannelRole, Command, LinkRulesEntry};
 
 use super::Session;
+use crate::channel::Route;
 use crate::event::Event;
 use crate::recorder::Note;
 use crate::side::Side;
@@ -109,7 +110,8 @@ impl Session {
     /// A suspect counts for none: another connection is tried beside it, and whichever speaks first
     /// stays.
     pub fn wanted_channels(&self, link: LinkIndex) -> usize {
-        let suspects = self.channels.suspects_of(link, ChannelRole::Bulk);
+        let route = Route::of_client(link);
+        let suspects = self.channels.suspects_of(route, ChannelRole::Bulk);
         self.links.wanted_channels(link) + suspects.count()
     }
 

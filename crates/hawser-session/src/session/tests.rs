@@ -3,6 +3,7 @@ mod bottleneck;
 mod datagrams;
 mod deadlock;
 mod early_ends;
+mod further;
 mod govern;
 mod groups;
 mod halves;

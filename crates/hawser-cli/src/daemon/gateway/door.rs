@@ -12,7 +12,7 @@ use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::invite::{Invite, MAX_ADDRESSES, read_reference};
-use hawser_net::links::{Link, list_links};
+use hawser_net::links::{Link, OwnAddresses, list_links};
 use hawser_net::store::{GatewayStore, StateDir};
 use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
@@ -88,9 +88,7 @@ impl Door {
         if config.udp {
             gateway = gateway.taking_associations();
         }
-        if !config.further_links.is_empty() {
-            gateway = gateway.joining_clients(config.further_links.clone(), links.clone());
-        }
+        let gateway = joining_clients(gateway, config, &links).await?;
         let gateway = gateway.following(links);
         // Clients are let in meanwhile.
         let invite = match wish.lacks_invite(&store, &addresses) {
@@ -161,6 +159,21 @@ pub(crate) fn leads_nowhere(private: &HostPort) -> String {
         "the invite leads to {private}, which clients elsewhere can't reach: if this machine has a \
          public address or name, give it with --advertise ADDRESS"
     )
+}
+
+/// Has the gateway connect to clients from its further links, if any is named.
+async fn joining_clients(
+    gateway: Gateway,
+    config: &ServeConfig,
+    links: &watch::Receiver<Arc<Vec<Link>>>,
+) -> anyhow::Result<Gateway> {
+    let names = &config.further_links;
+    if names.is_empty() {
+        return Ok(gateway);
+    }
+    let own = OwnAddresses::follow().await;
+    let own = own.context("can't follow this machine's addresses")?;
+    Ok(gateway.joining_clients(names.clone(), links.clone(), own))
 }
 
 /// The first address, where all are ones of private networks.

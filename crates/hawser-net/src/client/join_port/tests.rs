@@ -67,6 +67,25 @@ async fn an_offer_is_taken_once_and_only_by_its_session() {
     assert_eq!(judged(&waiting, &next, ends()), Err(Refused::NoSession));
 }
 
+#[tokio::test]
+async fn a_port_to_which_no_gateway_connects_is_refused() {
+    let (_sender, links) = watch::channel(Arc::default());
+    let error = JoinPort::open(MIN_JOIN_PORT - 1, Vec::new(), links).unwrap_err();
+    assert_eq!(error.to_string(), "ports below 1024 belong to services");
+}
+
+#[tokio::test]
+async fn connections_in_vain_are_counted_where_they_were_meant_for_a_session() {
+    let waiting = Waiting::default();
+    let remote = "192.0.2.1:40000".parse().unwrap();
+    for problem in [Refused::Silent, Refused::NoSession, Refused::NoPlace] {
+        waiting.tell(remote, problem);
+    }
+    assert_eq!(waiting.missed.load(Ordering::Relaxed), 0);
+    waiting.tell(remote, Refused::Forged);
+    assert_eq!(waiting.missed.load(Ordering::Relaxed), 1);
+}
+
 /// A port on the loopback interface, and where it is.
 async fn open() -> (Arc<Waiting>, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -10,7 +10,7 @@ use hawser_wire::{ChannelRole, MAX_RECORD_BODY};
 use super::super::forged;
 use super::super::wire::{End, Wire};
 use super::World;
-use crate::ChannelSpec;
+use crate::{ChannelSpec, Side};
 
 impl World {
     pub(super) fn join(&mut self, script: &mut Script<'_>) {
@@ -26,19 +26,20 @@ impl World {
         if how & 2 != 0 && how & 4 != 0 {
             self.session(End::Client).give_up_grant(now, id);
         } else if self.session(End::Gateway).reserve_join(id).is_ok() {
-            self.add_channel(id, role, u32::from(how >> 3 & 3), u64::from(rtt));
+            let begun_by = match how & 32 {
+                0 => Side::Client,
+                _ => Side::Gateway,
+            };
+            let spec = ChannelSpec {
+                begun_by,
+                ..spec(id, role, u32::from(how >> 3 & 3))
+            };
+            self.add(spec, Duration::from_millis(rtt.into()));
         }
     }
 
     pub(super) fn add_channel(&mut self, id: ChannelId, role: ChannelRole, link: u32, rtt: u64) {
-        let spec = ChannelSpec {
-            id,
-            role,
-            link: LinkIndex::new(link),
-            records: u64::from(id.value() > 0),
-            segment_size: None,
-        };
-        self.add(spec, Duration::from_millis(rtt));
+        self.add(spec(id, role, link), Duration::from_millis(rtt));
     }
 
     pub(super) fn add(&mut self, spec: ChannelSpec, rtt: Duration) {
@@ -185,5 +186,16 @@ impl World {
             }
         }
         self.is_honest = false;
+    }
+}
+
+fn spec(id: ChannelId, role: ChannelRole, link: u32) -> ChannelSpec {
+    ChannelSpec {
+        id,
+        role,
+        link: LinkIndex::new(link),
+        begun_by: Side::Client,
+        records: u64::from(id.value() > 0),
+        segment_size: None,
     }
 }

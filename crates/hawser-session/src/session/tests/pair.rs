@@ -87,6 +87,7 @@ impl Pair {
     pub(super) fn add_channel(&mut self, id: u32, role: ChannelRole, link: &Link) {
         let id = ChannelId::new(id);
         let spec = ChannelSpec {
+            begun_by: Side::Client,
             id,
             role,
             link: LinkIndex::new(link.number),

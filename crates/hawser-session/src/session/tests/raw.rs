@@ -41,6 +41,7 @@ pub(super) fn commands_at(offset: u64, bytes: &[u8]) -> Bytes {
 
 pub(super) fn spec(id: u32, role: ChannelRole, link: u32) -> ChannelSpec {
     ChannelSpec {
+        begun_by: Side::Client,
         id: ChannelId::new(id),
         role,
         link: LinkIndex::new(link),
