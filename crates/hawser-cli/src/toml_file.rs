@@ -135,6 +135,53 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// The text of a configuration; `None` where there is none.
+pub(crate) fn text(path: &Path) -> anyhow::Result<Option<String>> {
+    let place = EditedFile::of(path, Content::Config);
+    match open(&place.target).and_then(|file| read(&file)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// What became of a file that was to have an earlier text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PutBack {
+    /// It has it.
+    Done,
+    /// There is no file any more.
+    Gone,
+    /// Somebody has changed it, so it was left alone.
+    Changed,
+}
+
+/// Gives a configuration that still has the text `now` its earlier one; removes it where there was
+/// none. A file that has become a link is left alone.
+pub(crate) fn put_back(path: &Path, now: &str, earlier: Option<&str>) -> anyhow::Result<PutBack> {
+    let place = EditedFile::of(path, Content::Rules);
+    let put = || -> io::Result<PutBack> {
+        let folder = File::open(&place.folder)?;
+        take(&folder).map_err(io::Error::other)?;
+        let file = match open(&place.target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PutBack::Gone),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Ok(PutBack::Changed);
+            }
+            opened => opened?,
+        };
+        if read(&file)? != now {
+            return Ok(PutBack::Changed);
+        }
+        match earlier {
+            Some(text) => place.replace(&folder, Some(file.metadata()?), text)?,
+            None => fs::remove_file(&place.target)?,
+        }
+        Ok(PutBack::Done)
+    };
+    put().with_context(|| format!("cannot change {}", path.display()))
+}
+
 /// The text of a file, and enough of one that is too long to tell.
 fn read(file: &File) -> io::Result<String> {
     let mut text = String::new();

@@ -3,10 +3,13 @@
 
 use std::env;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::skip;
@@ -30,25 +33,22 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
     if let Some(reason) = no_ip() {
         return skip(&named(test), &reason);
     }
-    let output = Command::new("unshare")
+    let child = Command::new("unshare")
         .args(arguments)
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--include-ignored", "--nocapture"])
         .env(INSIDE, test)
-        .output();
-    let output = match output {
-        Ok(output) => output,
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn();
+    let child = match child {
+        Ok(child) => child,
         Err(error) => return skip(&named(test), &format!("cannot run unshare: {error}")),
     };
-    let (out, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (has_passed, out, errors) = finish(child);
     if out.contains(ARRIVED) {
-        assert!(
-            output.status.success(),
-            "in the namespace:\n{out}\n{errors}"
-        );
+        assert!(has_passed, "in the namespace:\n{out}\n{errors}");
         // The output of the test; the runner hides it by default.
         print!("{out}");
     } else {
@@ -57,6 +57,26 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
             &format!("no namespace here: {}", errors.trim_end()),
         );
     }
+}
+
+/// Waits for the end of a program that leads a process group; whether it has succeeded, and what it
+/// has said. What a test that failed leaves behind is ended, since it holds the output.
+fn finish(mut child: Child) -> (bool, String, String) {
+    let said = |stream: Option<Box<dyn Read + Send>>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stream.map(|mut it| it.read_to_end(&mut bytes));
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let out = said(child.stdout.take().map(|it| Box::new(it) as _));
+    let errors = said(child.stderr.take().map(|it| Box::new(it) as _));
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let has_passed = child.wait().is_ok_and(|status| status.success());
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    (has_passed, out.join().unwrap(), errors.join().unwrap())
 }
 
 /// Returns the name with its crate, which cargo sets for tests.

@@ -30,10 +30,15 @@ impl Conversation {
                 return Ok(Some(Self { stream, decoder }));
             }
         }
-        if !StateDir::resolve(None).is_ok_and(|own| own.path() == state.path()) {
-            return Ok(None);
+        Ok(None)
+    }
+
+    /// As [`Conversation::begin`]; without a daemon of the user's own, with the machine's.
+    pub(crate) async fn begin_with_any(state: &StateDir) -> anyhow::Result<Option<Self>> {
+        let own = Self::begin(state).await?;
+        if own.is_some() || !StateDir::resolve(None).is_ok_and(|usual| usual == *state) {
+            return Ok(own);
         }
-        // Without a daemon of the user's own, the machine's.
         let Some(stream) = connect(&group_socket::path()).await.map_err(of_group)? else {
             return Ok(None);
         };
@@ -41,9 +46,9 @@ impl Conversation {
         Ok(Some(Self { stream, decoder }))
     }
 
-    /// As [`Conversation::begin`]; says what to do where no daemon runs.
+    /// As [`Conversation::begin_with_any`]; says what to do where no daemon runs.
     pub(crate) async fn with_daemon(state: &StateDir) -> anyhow::Result<Self> {
-        let Some(conversation) = Self::begin(state).await? else {
+        let Some(conversation) = Self::begin_with_any(state).await? else {
             bail!(
                 "no hawser daemon runs in {}; start one with `hawser up` or `hawser serve`, or \
                  say where it is with --state DIR",

@@ -35,7 +35,7 @@ struct Socket<'a>(&'a StateDir);
 impl Ask for Socket<'_> {
     async fn ask(&self, request: Request) -> Result<Response, NoAnswer> {
         let asked = async {
-            match Conversation::begin(self.0).await? {
+            match Conversation::begin_with_any(self.0).await? {
                 Some(mut conversation) => conversation
                     .answer(Duration::ZERO, &request)
                     .await

@@ -79,21 +79,15 @@ fn next(answers: &Answers, ground: &Ground) -> String {
 }
 
 fn undo(setup: &Setup, record: &mut Record, which: Undo) -> anyhow::Result<()> {
-    let mut text = String::new();
-    let mut failed = None;
-    for step in record.newest_first(which) {
-        match steps::take_back(setup, &step) {
-            Ok(line) => {
-                text.push_str(&format!("{line}\n"));
-                record.forget(&step)?;
-            }
-            // The others are taken back all the same, and this one can be tried again.
-            Err(error) => failed = failed.or(Some(error)),
-        }
+    let steps = record.newest_first(which);
+    if steps.is_empty() {
+        return show("there is nothing to take back\n");
     }
-    if text.is_empty() && failed.is_none() {
-        text.push_str("there is nothing to take back\n");
+    // One that fails can be tried again, and those before it with it.
+    for step in steps {
+        let line = steps::take_back(setup, &step)?;
+        record.forget(&step)?;
+        show(&format!("{line}\n"))?;
     }
-    show(&text)?;
-    failed.map_or(Ok(()), Err)
+    Ok(())
 }

@@ -44,7 +44,10 @@ async fn make(state: &StateDir, store: &GatewayStore, args: &InviteArgs) -> anyh
     let invite = new_invite(store, gateway, addresses, ttl)?;
     let line = invite.to_line();
     if args.qr {
-        show(&in_dots(line.as_bytes())?)?;
+        match in_dots(line.as_bytes()) {
+            Ok(dots) => show(&dots)?,
+            Err(error) => tracing::warn!("{error:#}"),
+        }
     }
     show(&format!("{}\n", line.as_str()))?;
     if let Some(private) = all_private(invite.addresses()) {

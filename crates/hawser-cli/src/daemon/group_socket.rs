@@ -41,9 +41,10 @@ impl Place {
     fn find(state: &StateDir) -> Option<Self> {
         // systemd.exec(5): several are divided by colons.
         if let Some(folders) = env::var_os("RUNTIME_DIRECTORY") {
-            let folder = env::split_paths(&folders).next()?;
-            return folder.is_absolute().then_some(Self {
-                folder,
+            // Other services have folders of their own, for whomever.
+            let is_ours = env::split_paths(&folders).any(|it| it == Path::new(FOLDER));
+            return is_ours.then(|| Self {
+                folder: FOLDER.into(),
                 group: None,
                 is_made: true,
             });

@@ -100,7 +100,7 @@ fn a_log_in_json_has_an_object_a_line_and_no_secret_at_any_level() {
         "gateway",
         &[&["up", "--listen", "0.0.0.0:0"][..], &logged].concat(),
     );
-    assert_eq!(again.code, 1);
+    assert_eq!(again.code, 2);
     for log in [&logs[0], &logs[1], &again.err] {
         let lines: Vec<Value> = log
             .lines()

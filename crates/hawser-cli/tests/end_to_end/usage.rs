@@ -28,7 +28,7 @@ fn exit_codes_are_those_of_the_manual() {
         .expect(2, "unknown scheduler for connections `fastest`");
     place
         .run("s", &["up", "--listen", "0.0.0.0:0"])
-        .expect(1, "");
+        .expect(2, "--allow-lan");
     place
         .run("s", &["--config", "/nowhere", "status"])
         .expect(1, "/nowhere");
@@ -178,7 +178,7 @@ const NONSENSE: [(&str, &str, i32, &str); 14] = [
         1,
         "no gateway is enrolled",
     ),
-    ("client", "link lo", 2, "required"),
+    ("client", "link nolink0", 2, "no link is called nolink0"),
     (
         "client",
         "link nolink0 --use never",

@@ -90,12 +90,14 @@ async fn told_port(driver: &Driver) -> Option<u16> {
 /// Shows the plan what there is.
 fn update(plan: &mut FurtherChannels, driver: &Driver, further: &Further, links: &[Link]) {
     let now = clock::now();
+    // In this order: a channel may end meanwhile, and its loss still be told.
+    let channels = driver.tcp_ends();
     for (channel, lost) in driver.take_lost_segments() {
         plan.handle_lost_segment(now, channel, lost);
     }
     let around = Surroundings {
         links,
-        channels: &driver.tcp_ends(),
+        channels: &channels,
         associated: &driver.associated(),
     };
     plan.update(now, &around, |address| further.is_own(address));

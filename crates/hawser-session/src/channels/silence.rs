@@ -149,7 +149,8 @@ impl Channels {
 
     /// True if the silence of a channel is its own. TCP channels share their links with an
     /// association: as long as none of them was heard since that fell silent, the links may be
-    /// silent, and they seem to live only since nothing is in flight on them.
+    /// silent, and they seem to live only since nothing is in flight on them. So do channels of one
+    /// link that the gateway has begun, and those that it has not.
     pub(crate) fn answer_beside(&self, channel: &Channel) -> bool {
         let Some(began) = channel.path().silence().began() else {
             return true;
@@ -158,7 +159,12 @@ impl Channels {
             let heard = other.path().silence().last_heard();
             !other.is_association() && heard > Some(began + SAME_MOMENT)
         };
-        !channel.is_association() || self.iter().any(heard)
+        match channel.is_association() {
+            true => self.iter().any(heard),
+            false => self.iter().any(|other| {
+                other.route() != channel.route() && (other.link() != channel.link() || heard(other))
+            }),
+        }
     }
 
     /// Returns when the next silence becomes telling.

@@ -45,6 +45,9 @@ pub(super) struct Ground {
     pub(super) is_root: bool,
     /// The state directory is the one that the service uses.
     is_usual_state: bool,
+    is_config_named: bool,
+    /// It has `capture` in it.
+    is_capture_configured: bool,
     is_enrolled: bool,
     /// Names and addresses of the links.
     links: Vec<(String, String)>,
@@ -69,6 +72,8 @@ impl Ground {
         Self {
             is_root,
             is_usual_state: own.is_ok_and(|own| own == setup.state),
+            is_config_named: setup.config_file.is_named(),
+            is_capture_configured: !setup.config.up.capture.is_empty(),
             is_enrolled: is_enrolled(&setup.state).unwrap_or(false),
             links: usable.iter().map(shown).collect(),
             is_private: addresses.all(is_private),
@@ -101,7 +106,24 @@ impl Ground {
         if answers.boot && !self.is_usual_state {
             return wrong("--boot yes: services use the usual state directory; leave out --state");
         }
-        let unit = answers.unit();
+        if answers.boot && self.is_config_named {
+            return wrong("--boot yes: services read the usual configuration; leave out --config");
+        }
+        if answers.boot && !answers.is_captured && self.is_capture_configured {
+            return wrong(
+                "the configuration has `capture` in [up], for which a service has no rights: take \
+                 it out, or use --capture system",
+            );
+        }
+        if answers.desktop && !answers.boot {
+            return wrong("--capture desktop needs --boot yes: else programs find no proxy there");
+        }
+        let (unit, other) = answers.units();
+        if answers.boot && self.systemd.is_enabled(other) {
+            return wrong(&format!(
+                "{other} is enabled, and one of the two can run: `systemctl disable --now {other}`"
+            ));
+        }
         if answers.boot && self.is_root && !self.systemd.has(unit) {
             return wrong(&format!(
                 "--boot yes: {unit} is not installed; install the package, or use --boot no"
@@ -142,9 +164,14 @@ impl Answers {
 
     /// The service that does it.
     pub(super) fn unit(&self) -> &'static str {
+        self.units().0
+    }
+
+    /// That, and the one that can't run beside it.
+    fn units(&self) -> (&'static str, &'static str) {
         match self.role {
-            Role::Client { .. } => "hawser-up.service",
-            Role::Gateway { .. } => "hawser-serve.service",
+            Role::Client { .. } => (CLIENT, GATEWAY),
+            Role::Gateway { .. } => (GATEWAY, CLIENT),
         }
     }
 }
@@ -333,6 +360,9 @@ impl Asking {
     }
 }
 
+const CLIENT: &str = "hawser-up.service";
+const GATEWAY: &str = "hawser-serve.service";
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -344,6 +374,8 @@ mod tests {
         Ground {
             is_root: true,
             is_usual_state: true,
+            is_config_named: false,
+            is_capture_configured: false,
             is_enrolled: false,
             links: vec![
                 ("dsl".into(), "192.0.2.1".into()),

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use hawser_net::store::StateDir;
@@ -26,7 +26,11 @@ pub(super) enum Step {
         after: String,
     },
     /// Made a file of the service manager's.
-    Unit { file: PathBuf, of_user: bool },
+    Unit {
+        file: PathBuf,
+        text: String,
+        of_user: bool,
+    },
     /// Had the service manager start this at boot.
     Boot { unit: String, of_user: bool },
     /// Changed the desktop's proxy settings, which were these, as commands that set them.
@@ -54,7 +58,11 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn open(state: &StateDir) -> anyhow::Result<Self> {
-        let path = state.file(FILE);
+        // What root takes back must not be said by a service, whose the state directory is.
+        let (folder, path) = match state.is_system() {
+            true => (PathBuf::from("/var/lib"), PathBuf::from(RECORD_OF_ROOT)),
+            false => (state.path().to_path_buf(), state.file(FILE)),
+        };
         let steps = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text)
                 .with_context(|| format!("{} can't be read", path.display()))?,
@@ -63,7 +71,7 @@ impl Record {
         };
         Ok(Self {
             path,
-            folder: state.path().to_path_buf(),
+            folder,
             steps,
         })
     }
@@ -75,6 +83,19 @@ impl Record {
         }
         self.steps.push(step);
         self.write()
+    }
+
+    /// Whether this file of the service manager's is an earlier run's, with this text.
+    pub(super) fn has_made(&self, file: &Path, text: &str) -> bool {
+        let is_it = |step: &Step| match step {
+            Step::Unit {
+                file: made,
+                text: with,
+                ..
+            } => made == file && with == text,
+            _ => false,
+        };
+        self.steps.iter().any(is_it)
     }
 
     pub(super) fn newest_first(&self, which: Undo) -> Vec<Step> {
@@ -100,6 +121,7 @@ impl Record {
 }
 
 const FILE: &str = "setup.json";
+const RECORD_OF_ROOT: &str = "/var/lib/hawser-setup.json";
 
 #[cfg(test)]
 mod tests {

@@ -22,6 +22,7 @@ use crate::daemon::proxy::rules::{CheckedChange, LinkRuleStore};
 use crate::daemon::proxy::saved;
 use crate::daemon::proxy::session::Target;
 use crate::setup::{Setup, show};
+use crate::toml_file::{self, PutBack};
 
 /// The steps of one run.
 pub(super) struct Steps<'a> {
@@ -63,23 +64,18 @@ impl Steps<'_> {
         }
         let file = &self.setup.config_file;
         let path = file.path();
-        let before = match fs::read_to_string(path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        };
-        file.begin()?;
-        let outcome = wanted.write(path);
-        // Also what was written before it failed.
-        let after = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        if before.as_ref() != Some(&after) {
-            self.record.add(Step::Config {
-                file: path.to_path_buf(),
-                before,
-                after,
-            })?;
+        let before = toml_file::text(path)?;
+        let after = wanted.added_to(before.as_deref().unwrap_or_default())?;
+        if before.as_ref() == Some(&after) {
+            return Ok(());
         }
-        outcome?;
+        self.record.add(Step::Config {
+            file: path.to_path_buf(),
+            before,
+            after,
+        })?;
+        file.begin()?;
+        wanted.write(path)?;
         let shown = path.display();
         let lines = wanted.lines().into_iter();
         self.lines
@@ -93,23 +89,30 @@ impl Steps<'_> {
         let systemd = Systemd { of_user };
         let unit = answers.unit();
         let folder = systemd.folder()?;
+        let program = std::env::current_exe().context("can't find this program's file")?;
+        let program = program.display().to_string();
+        if program.contains(char::is_whitespace) {
+            bail!("{program}: a service's program can't have a space in its path");
+        }
+        let ours = |text: &str| text.replace("/usr/bin/hawser", &program);
         if of_user {
-            let program = std::env::current_exe().context("can't find this program's file")?;
-            let program = program.display().to_string();
-            if program.contains(char::is_whitespace) {
-                bail!("{program}: a service's program can't have a space in its path");
-            }
-            let text = USER_UNIT.replace("/usr/bin/hawser", &program);
-            self.put(&folder.join(unit), &text, of_user)?;
+            self.put(&folder.join(unit), &ours(USER_UNIT), of_user)?;
         }
         let captures = folder.join("hawser-up.service.d/capture.conf");
         if answers.is_captured {
-            self.put(&captures, CAPTURE, of_user)?;
+            self.put(&captures, &ours(CAPTURE), of_user)?;
         } else if !of_user && captures.exists() {
             self.lines.push(format!(
                 "{} is there: all programs stay captured",
                 captures.display()
             ));
+        }
+        if systemd.is_enabled(unit) {
+            // It was before; so it stays when the rest is taken back.
+            self.restart(systemd, unit)?;
+            self.lines
+                .push(format!("{unit} runs with the new settings"));
+            return Ok(());
         }
         self.record.add(Step::Boot {
             unit: unit.to_owned(),
@@ -117,12 +120,18 @@ impl Steps<'_> {
         })?;
         systemd.run(&["daemon-reload"])?;
         systemd.run(&["enable", unit])?;
+        self.restart(systemd, unit)?;
+        self.lines
+            .push(format!("{unit} runs, and starts by itself from now on"));
+        Ok(())
+    }
+
+    fn restart(&self, systemd: Systemd, unit: &str) -> anyhow::Result<()> {
+        systemd.run(&["daemon-reload"])?;
         // It returns when the port is open.
         if systemd.run(&["restart", unit]).is_err() {
             bail!("{unit} does not start: {}", systemd.last_words(unit));
         }
-        self.lines
-            .push(format!("{unit} runs, and starts by itself from now on"));
         Ok(())
     }
 
@@ -130,6 +139,8 @@ impl Steps<'_> {
     fn put(&mut self, file: &Path, text: &str, of_user: bool) -> anyhow::Result<()> {
         match fs::read_to_string(file) {
             Ok(there) if there == text => return Ok(()),
+            // Of an earlier version.
+            Ok(there) if self.record.has_made(file, &there) => {}
             Ok(_) => bail!(
                 "{} is there already, and says something else",
                 file.display()
@@ -139,6 +150,7 @@ impl Steps<'_> {
         }
         self.record.add(Step::Unit {
             file: file.to_path_buf(),
+            text: text.to_owned(),
             of_user,
         })?;
         let write = || -> io::Result<()> {
@@ -195,6 +207,15 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// The text of a configuration with these settings, which are written nowhere yet.
+    fn added_to(&self, text: &str) -> anyhow::Result<String> {
+        let folder = tempfile::tempdir()?;
+        let copy = folder.path().join("hawser.toml");
+        fs::write(&copy, text)?;
+        self.write(&copy)?;
+        Ok(fs::read_to_string(&copy)?)
+    }
+
     fn write(&self, path: &Path) -> anyhow::Result<()> {
         for name in self.metered {
             let change = CheckedChange::read(&LinkChange {
@@ -236,20 +257,27 @@ impl<'a> Settings<'a> {
 pub(super) fn take_back(setup: &Setup, step: &Step) -> anyhow::Result<String> {
     match step {
         Step::Boot { unit, of_user } => {
-            Systemd { of_user: *of_user }.run(&["disable", "--now", unit])?;
+            let systemd = Systemd { of_user: *of_user };
+            if !systemd.has(unit) {
+                return Ok(format!("{unit} is gone already"));
+            }
+            systemd.run(&["disable", "--now", unit])?;
             Ok(format!("{unit} is stopped, and starts no more by itself"))
         }
-        Step::Unit { file, of_user } => {
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| file.display().to_string());
-                }
-                _ => {}
+        Step::Unit {
+            file,
+            text,
+            of_user,
+        } => {
+            match fs::read_to_string(file) {
+                Ok(there) if there == *text => fs::remove_file(file)?,
+                Ok(_) => return Ok(format!("{} was changed since, and stays", file.display())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error).with_context(|| file.display().to_string()),
             }
             // Its folder stays where others have put something there.
-            if let Some(folder) = file
-                .parent()
-                .filter(|it| it.extension().is_some_and(|it| it == "d"))
+            if let Some(folder) = file.parent()
+                && folder.extension().is_some_and(|it| it == "d")
             {
                 let _ = fs::remove_dir(folder);
             }
@@ -279,24 +307,13 @@ pub(super) fn take_back(setup: &Setup, step: &Step) -> anyhow::Result<String> {
 /// Puts the text of the configuration back, unless somebody has changed it since.
 fn restore(file: &Path, before: Option<&str>, after: &str) -> anyhow::Result<String> {
     let shown = file.display();
-    match fs::read_to_string(file) {
-        Ok(now) if now == after => {}
-        Ok(_) => {
-            return Ok(format!(
-                "{shown} was changed since, and stays as it is: take out there what is not wanted"
-            ));
+    Ok(match toml_file::put_back(file, after, before)? {
+        PutBack::Done => format!("{shown} is as before"),
+        PutBack::Gone => format!("{shown} is gone already"),
+        PutBack::Changed => {
+            format!("{shown} was changed since, and stays as it is: take out what is not wanted")
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(format!("{shown} is gone already"));
-        }
-        Err(error) => return Err(error).with_context(|| shown.to_string()),
-    }
-    match before {
-        // In its place, so that owner and mode stay.
-        Some(text) => fs::write(file, text).with_context(|| shown.to_string())?,
-        None => fs::remove_file(file).with_context(|| shown.to_string())?,
-    }
-    Ok(format!("{shown} is as before"))
+    })
 }
 
 /// What a gigabyte of a metered link costs beside one of others.

@@ -23,6 +23,11 @@ impl Systemd {
         }
     }
 
+    /// Whether a unit starts by itself.
+    pub(super) fn is_enabled(self, unit: &str) -> bool {
+        self.run(&["is-enabled", "--quiet", unit]).is_ok()
+    }
+
     /// Whether it knows this unit.
     pub(super) fn has(self, unit: &str) -> bool {
         self.run(&["cat", unit]).is_ok()

@@ -1,6 +1,7 @@
 //! What `hawser up` says on a terminal once its port is open: the links, the port, a command to
 //! try. Elsewhere the log says it.
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,8 @@ impl Greeting {
     /// Says it on standard error, once the links have joined the gateway, or one is late.
     pub(super) async fn say(self) {
         let _ = tokio::time::timeout(PATIENCE, self.all_joined()).await;
-        eprint!("{}", self.text());
+        // The terminal may have gone.
+        let _ = std::io::stderr().write_all(self.text().as_bytes());
     }
 
     async fn all_joined(&self) {

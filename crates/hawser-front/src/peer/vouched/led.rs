@@ -223,7 +223,7 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(86_400);
 /// Time for which an address keeps its place though no server there has proved anything.
 const UNPROVED_FOR: Duration = Duration::from_secs(3600);
 /// Of all names; the kernel's table has several ports for each of them.
-pub(super) const MAX_ADDRESSES: usize = 256;
+pub(super) const MAX_ADDRESSES: usize = 512;
 /// The kernel's table is brought up to date at once, on a machine that is not too busy. Programs
 /// wait for five seconds.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -281,13 +281,22 @@ impl Shared {
             let of = Arc::clone(&claim.of);
             Some(Proved { of, address, key })
         };
+        let known = || {
+            let mut proved = first.of.proved();
+            proved.retain(|it| self.pool.has(it));
+            let there = proved.iter().filter(|it| at.is_none_or(|at| at == it.0));
+            let mut there = there.filter_map(|(address, key)| proved_by(*address, *key));
+            there
+                .next()
+                .inspect(|it| self.led.note_proved(&it.of, it.address))
+        };
+        if let Some(proved) = known() {
+            return Ok(proved);
+        }
         // Of several connections at once, one asks.
-        let turn = timeout(ASK_PATIENCE, first.of.proved.lock()).await;
-        let mut known = turn.map_err(|_| not_reached(DialError::TimedOut))?;
-        known.retain(|it| self.pool.has(it));
-        let there = known.iter().filter(|it| at.is_none_or(|at| at == it.0));
-        let mut there = there.filter_map(|(address, key)| proved_by(*address, *key));
-        if let Some(proved) = there.next() {
+        let turn = timeout(ASK_PATIENCE, first.of.asking.lock()).await;
+        let _turn = turn.map_err(|_| not_reached(DialError::TimedOut))?;
+        if let Some(proved) = known() {
             return Ok(proved);
         }
         let (address, got) = self.ask(&first.of, at).await?;
@@ -298,7 +307,7 @@ impl Shared {
             return Err(Refusal::OtherKey { got, vouched });
         };
         self.led.note_proved(&proved.of, address);
-        known.insert((address, got));
+        first.of.proved().insert((address, got));
         Ok(proved)
     }
 

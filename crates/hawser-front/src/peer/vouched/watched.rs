@@ -19,9 +19,10 @@ pub(super) struct Watched {
     fetched: watch::Sender<Fetched>,
     /// A connection waits for it, or a key was proved that it does not have.
     wanted: Notify,
-    /// Servers that have proved keys, with which there is a session. Whoever holds it asks, and
-    /// others wait.
-    pub(super) proved: tokio::sync::Mutex<BTreeSet<(IpAddr, PublicKey)>>,
+    /// Servers that have proved keys, with which there is a session.
+    proved: Mutex<BTreeSet<(IpAddr, PublicKey)>>,
+    /// Held by the connection that asks a server for its key.
+    pub(super) asking: tokio::sync::Mutex<()>,
     refused: Mutex<Option<(u16, Refusal)>>,
 }
 
@@ -40,9 +41,15 @@ impl Watched {
             name,
             fetched: watch::Sender::default(),
             wanted: Notify::new(),
-            proved: tokio::sync::Mutex::default(),
+            proved: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
             refused: Mutex::default(),
         }
+    }
+
+    /// Servers that have proved keys, as long as there is a session with them.
+    pub(super) fn proved(&self) -> MutexGuard<'_, BTreeSet<(IpAddr, PublicKey)>> {
+        self.proved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An attempt to fetch its voucher is over. Returns whether what is amiss is news.
