@@ -66,7 +66,7 @@ impl FromStr for Invite {
         let decoded = URL_SAFE_NO_PAD
             .decode(fragment)
             .map_err(|error| match error {
-                DecodeError::InvalidByte(..) => InviteError::Alphabet,
+                DecodeError::InvalidByte(..) | DecodeError::InvalidPadding => InviteError::Alphabet,
                 _ => InviteError::Damaged,
             })?;
         codec::decode(&Zeroizing::new(decoded), first)

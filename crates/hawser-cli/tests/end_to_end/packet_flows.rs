@@ -26,19 +26,20 @@ pub(crate) fn carried(flow: &Value, link: &str) -> u64 {
     own.map(bytes).sum()
 }
 
-/// The gateway says why its answers went as they did, by the names of links here.
-fn the_gateway_tells_its_reasons(net: &Internet) {
-    let report: Value =
-        serde_json::from_str(&net.place.run("client", &["why", "--json"]).out).unwrap();
-    let told = &report["sessions"][0]["received"]["packet_flows"];
-    let told = told
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|it| it["protocol"] == "udp");
-    let links = told.unwrap()["links"].as_array().unwrap();
-    let is_own = |it: &Value| it["link"] == "dsl" || it["link"] == "lte";
-    assert!(!links.is_empty() && links.iter().all(is_own), "{report}");
+/// The gateway says why its answers went as they did, by the names of links here, once it has been
+/// told which link is below each path.
+fn the_gateway_tells_its_reasons(net: &Internet, log: &impl Fn() -> String) {
+    let report = || net.place.run("client", &["why", "--json"]).out;
+    let is_told = || {
+        let report: Value = serde_json::from_str(&report()).unwrap();
+        let told = &report["sessions"][0]["received"]["packet_flows"];
+        let mut told = told.as_array().into_iter().flatten();
+        let told = told.find(|it| it["protocol"] == "udp");
+        let links = told.and_then(|it| it["links"].as_array());
+        let is_own = |it: &Value| it["link"] == "dsl" || it["link"] == "lte";
+        links.is_some_and(|links| !links.is_empty() && links.iter().all(is_own))
+    };
+    until("all links are known", is_told, || report() + &log());
 }
 
 fn another_policy_holds_at_once(net: &Internet, log: &impl Fn() -> String) {
@@ -120,7 +121,7 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
             "{why}"
         );
 
-        the_gateway_tells_its_reasons(&net);
+        the_gateway_tells_its_reasons(&net, &log);
         another_policy_holds_at_once(&net, &log);
 
         // The other link takes the flow when its own is gone.

@@ -307,7 +307,10 @@ struct Handshake {
 impl<'a> Wire<'a> {
     fn tap(stage: &'a Stage) -> Self {
         let mut tcpdump = stage.network.client.command("tcpdump");
-        tcpdump.args(["-i", "any", "-U", "--immediate-mode", "-Z", "root", "-w"]);
+        tcpdump.args(["-i", "any", "-U", "--immediate-mode", "-Z", "root"]);
+        // Headers are enough. Each packet takes the longest one's room in the kernel's buffer, and
+        // what has none is not seen.
+        tcpdump.args(["-s", "256", "-B", "16384", "-w"]);
         tcpdump.arg(stage.place.path(CAPTURE)).arg("tcp");
         let said = std::fs::File::create(stage.place.path("tcpdump.err")).unwrap();
         let tcpdump = tcpdump.stdin(Stdio::null()).stderr(said);
@@ -325,11 +328,11 @@ impl<'a> Wire<'a> {
     fn all(&self) -> String {
         // Behind it there is a connection that is refused.
         let mark = self.mark.replace(self.mark.get() + 1);
-        let mut curl = self.stage.network.client.command("curl");
         let url = format!("http://{SERVER}:{mark}/");
-        let _ = curl.arg("--silent").arg(url).status();
         let mut text = String::new();
         let has_passed = || {
+            let mut curl = self.stage.network.client.command("curl");
+            let _ = curl.arg("--silent").arg(&url).status();
             text = self.read();
             text.contains(&format!(".{mark}: Flags [S]"))
         };
