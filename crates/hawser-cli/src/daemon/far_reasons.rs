@@ -18,8 +18,12 @@ pub(super) async fn add(state: &State, response: &mut Response) {
         return;
     };
     // Of a stream that is over it is not known here how much came.
-    let has_received =
-        |it: &&mut WhySession| it.stream.is_some() || it.bytes_received > ByteCount::ZERO;
+    let has_received = |it: &&mut WhySession| {
+        let mut packets = it.packet_flows.iter().map(|flow| flow.bytes_received);
+        it.stream.is_some()
+            || it.bytes_received > ByteCount::ZERO
+            || packets.any(|bytes| bytes > ByteCount::ZERO)
+    };
     for session in report.sessions.iter_mut().filter(has_received).take(MOST) {
         let Some(client) = subject.client(&session.id) else {
             continue;
