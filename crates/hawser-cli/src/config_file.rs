@@ -40,14 +40,7 @@ impl ConfigFile {
         is_state_named: bool,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Self {
-        // The XDG specification has relative paths ignored.
-        let absolute = |name| {
-            variable(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let of_user = || absolute("XDG_CONFIG_HOME").or(Some(absolute("HOME")?.join(".config")));
-        let path = match of_user() {
+        let path = match folder_of_user(variable) {
             _ if state.is_system() => PathBuf::from("/etc/hawser").join(NAME),
             Some(folder) if !is_state_named => folder.join("hawser").join(NAME),
             _ => state.file(NAME),
@@ -102,6 +95,18 @@ impl ConfigFile {
         };
         make().with_context(|| format!("cannot make {}", self.path.display()))
     }
+}
+
+/// The folder of a user's configurations, by the variables of the environment: `$XDG_CONFIG_HOME`,
+/// by default `~/.config`.
+pub(crate) fn folder_of_user(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // The XDG specification has relative paths ignored.
+    let absolute = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))
 }
 
 /// The path, as others find it who are in another folder.

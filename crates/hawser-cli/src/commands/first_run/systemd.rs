@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
+use crate::config_file::folder_of_user;
+
 /// `systemctl`, for root's services or for the user's own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Systemd {
@@ -38,11 +40,8 @@ impl Systemd {
         match self.of_user {
             false => Ok("/etc/systemd/system".into()),
             true => {
-                let home = std::env::var_os("HOME").context("HOME is not set")?;
-                let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-                let config = config.filter(|path| path.is_absolute());
-                let config = config.unwrap_or_else(|| Path::new(&home).join(".config"));
-                Ok(config.join("systemd/user"))
+                let folder = folder_of_user(|name| std::env::var_os(name));
+                Ok(folder.context("HOME is not set")?.join("systemd/user"))
             }
         }
     }
