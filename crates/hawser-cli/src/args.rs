@@ -15,6 +15,7 @@ mod rule;
 mod run;
 mod shared;
 mod steer;
+mod upgrade;
 mod web;
 
 use std::net::SocketAddr;
@@ -44,6 +45,7 @@ pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
 pub(crate) use shared::TableArgs;
 pub(crate) use steer::{LinkArgs, PolicyAction, PolicyArgs, PolicySetArgs};
+pub(crate) use upgrade::UpgradeArgs;
 pub(crate) use web::WebArgs;
 
 /// Makes all of a machine's internet links act as one.
@@ -87,7 +89,13 @@ pub(crate) struct Global {
         help_heading = GLOBAL
     )]
     pub(crate) log_format: Option<LogFormat>,
+    /// Take the place of the process that has started this one, as `hawser upgrade` has it.
+    #[arg(long = TAKING_OVER, global = true, hide = true)]
+    pub(crate) taking_over: bool,
 }
+
+/// The name of the flag for a process that takes another's place.
+pub(crate) const TAKING_OVER: &str = "taking-over";
 
 /// Format of the log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -163,6 +171,8 @@ pub(crate) enum Command {
     Web(WebArgs),
     /// Watch and control the running daemon in the terminal
     Top(TopArgs),
+    /// Have a new process of the program take over from the running daemon; what is open goes on
+    Upgrade(UpgradeArgs),
     /// Show a link, or change how it is used until the daemon ends
     Link(LinkArgs),
     /// Show or change how the running daemon chooses links

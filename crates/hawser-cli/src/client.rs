@@ -9,5 +9,6 @@ pub(crate) mod policy;
 pub(crate) mod status;
 pub(crate) mod streams;
 pub(crate) mod top;
+pub(crate) mod upgrade;
 pub(crate) mod web;
 pub(crate) mod why;

@@ -28,56 +28,123 @@ mod shown;
 mod state;
 mod steer;
 pub(crate) mod subject;
+pub(crate) mod takeover;
 mod totals;
 pub(crate) mod web;
 pub(crate) mod why;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use anyhow::Context as _;
 use hawser_control::{History, Role};
 use hawser_net::store::StateDir;
 use hawser_net::thread_memory;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::setup::EndSignals;
+use crate::setup::{EndSignals, Setup};
 use lock::Lock;
 use server::For;
 pub(crate) use server::SOCKET;
 use state::State;
 use subject::Subject;
+use takeover::{MAX_WISHES, Predecessor, Successor, Takeover, Wanted};
 
 /// A daemon in its state directory; dropping it removes the socket and lets the next one start.
 pub(crate) struct Daemon {
     state: Arc<State>,
-    tasks: Vec<JoinHandle<()>>,
+    folder: StateDir,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
     /// From when it is said that the daemon takes connections, until it waits for them.
     end_signals: Mutex<Option<EndSignals>>,
-    _sockets: Vec<server::SocketFile>,
-    _lock: Lock,
+    sockets: Mutex<Vec<server::SocketFile>>,
+    lock: Lock,
+    /// The process whose place this one takes, if it was started for that.
+    predecessor: Option<Arc<Predecessor>>,
+}
+
+/// What a daemon is asked.
+pub(crate) enum Asked {
+    /// To end in order.
+    ToEnd,
+    /// To give up what only one process can have, since another one takes its place.
+    ToYield(Box<Takeover>),
+}
+
+/// What a daemon is asked from now on.
+pub(crate) struct Asking<'a> {
+    daemon: &'a Daemon,
+    signals: Pin<Box<dyn Future<Output = ()> + Send>>,
+    wanted: mpsc::Receiver<Wanted>,
 }
 
 impl Daemon {
     /// Takes the state directory and opens the control socket. Fails when another daemon runs
     /// there.
     pub(crate) fn start(folder: &StateDir, role: Role) -> anyhow::Result<Self> {
+        Self::succeed(folder, role, None)
+    }
+
+    /// Likewise, in the place of the process that has started this one for that, if one has: the
+    /// control socket is that one's until this one takes connections.
+    pub(crate) async fn of(setup: &Setup, folder: &StateDir, role: Role) -> anyhow::Result<Self> {
+        let predecessor = match setup.is_taking_over {
+            true => Some(Predecessor::meet().await.context("--taking-over")?),
+            false => None,
+        };
+        Self::succeed(folder, role, predecessor)
+    }
+
+    fn succeed(
+        folder: &StateDir,
+        role: Role,
+        predecessor: Option<Predecessor>,
+    ) -> anyhow::Result<Self> {
         folder.prepare()?;
-        let lock = Lock::take(folder, role)?;
-        let (listener, socket) = server::listen(&folder.file(SOCKET))?;
-        let state = Arc::new(State::new(role));
-        let mut sockets = vec![socket];
-        let mut tasks = vec![
-            tokio::spawn(server::serve(listener, For::Owner, Arc::clone(&state))),
+        let predecessor = predecessor.map(Arc::new);
+        let held = predecessor.as_ref().and_then(|it| it.take_lock());
+        let lock = match held {
+            Some(held) => Lock::inherit(held, role),
+            None => Lock::take(folder, role)?,
+        };
+        let state = Arc::new(State::new(role, predecessor.clone()));
+        let tasks = vec![
             tokio::spawn(keep_record(Arc::clone(&state))),
             tokio::spawn(events::watch(Arc::clone(&state))),
             tokio::spawn(thread_memory::trim_regularly()),
         ];
-        match group_socket::listen(folder) {
+        let daemon = Self {
+            state,
+            folder: folder.clone(),
+            tasks: Mutex::new(tasks),
+            end_signals: Mutex::default(),
+            sockets: Mutex::default(),
+            lock,
+            predecessor,
+        };
+        if daemon.predecessor.is_none() {
+            daemon.open_sockets()?;
+        }
+        Ok(daemon)
+    }
+
+    /// Takes questions from now on.
+    fn open_sockets(&self) -> anyhow::Result<()> {
+        let (listener, socket) = server::listen(&self.folder.file(SOCKET))?;
+        let serve = |listener, whom| {
+            let serve = server::serve(listener, whom, Arc::clone(&self.state));
+            lock(&self.tasks).push(tokio::spawn(serve));
+        };
+        serve(listener, For::Owner);
+        let mut sockets = vec![socket];
+        match group_socket::listen(&self.folder) {
             Ok(Some((listener, socket))) => {
                 sockets.push(socket);
-                let serve = server::serve(listener, For::Group, Arc::clone(&state));
-                tasks.push(tokio::spawn(serve));
+                serve(listener, For::Group);
             }
             Ok(None) => {}
             Err(error) => {
@@ -85,13 +152,51 @@ impl Daemon {
                 tracing::warn!("the group {group} can't ask this daemon: {error:#}");
             }
         }
-        Ok(Self {
-            state,
-            tasks,
-            end_signals: Mutex::default(),
-            _sockets: sockets,
-            _lock: lock,
-        })
+        *lock(&self.sockets) = sockets;
+        Ok(())
+    }
+
+    /// Lets a new process serve, as what only one can have is given up; none where it does not come
+    /// to that: then all is this one's again.
+    pub(crate) async fn hand_on(&self, takeover: Takeover) -> Option<Successor> {
+        match takeover.complete().await {
+            Ok(served) => {
+                self.retire();
+                service::is_main(served.process_id);
+                Some(served.tell())
+            }
+            Err(failed) => {
+                // It may have taken the names of the sockets.
+                self.open_sockets_again();
+                failed.tell();
+                None
+            }
+        }
+    }
+
+    fn open_sockets_again(&self) {
+        if let Err(error) = self.open_sockets() {
+            tracing::error!("nobody can ask this daemon any more: {error:#}");
+        }
+    }
+
+    /// Another process answers questions, and keeps records, from now on.
+    fn retire(&self) {
+        lock(&self.tasks).drain(..).for_each(|task| task.abort());
+    }
+
+    /// The process whose place this one takes.
+    pub(crate) fn predecessor(&self) -> Option<&Predecessor> {
+        self.predecessor.as_deref()
+    }
+
+    /// Has the predecessor give up what only one process can have. Returns at once where there is
+    /// none.
+    pub(crate) async fn take_over(&self) -> anyhow::Result<()> {
+        match &self.predecessor {
+            Some(predecessor) => predecessor.yields().await,
+            None => Ok(()),
+        }
     }
 
     /// From now on the daemon shows this. Once only.
@@ -104,32 +209,90 @@ impl Daemon {
     /// The daemon takes connections at this address. Once only. Who hears of it may ask the daemon
     /// to end, which it does in order from now on.
     pub(crate) fn set_listen(&self, listen: SocketAddr) {
-        *self.lock_signals() = Some(EndSignals::heed());
+        *lock(&self.end_signals) = Some(EndSignals::heed());
         self.state.set_listen(listen);
+        if let Some(predecessor) = &self.predecessor {
+            self.open_sockets_again();
+            predecessor.is_succeeded();
+        }
         service::ready(listen);
+    }
+
+    /// What the daemon is asked from now on. It can be replaced, too, unless it is `bound` to this
+    /// process by what this names. Once only.
+    pub(crate) fn asking(&self, bound: Option<&'static str>) -> Asking<'_> {
+        let (wishes, wanted) = mpsc::channel(MAX_WISHES);
+        self.state.take_wishes(bound.map_or(Ok(wishes), Err));
+        Asking {
+            daemon: self,
+            signals: Box::pin(self.heeded().asked_to_end()),
+            wanted,
+        }
     }
 
     /// Resolves when the program is asked to end, by a signal or over the socket.
     pub(crate) async fn asked_to_end(&self) {
-        let heeded = self.lock_signals().take();
-        let signals = heeded.unwrap_or_else(EndSignals::heed);
         tokio::select! {
-            () = signals.asked_to_end() => {}
+            () = self.heeded().asked_to_end() => {}
             () = self.state.stopped() => {}
         }
         service::stopping();
     }
 
-    fn lock_signals(&self) -> MutexGuard<'_, Option<EndSignals>> {
-        self.end_signals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn heeded(&self) -> EndSignals {
+        let heeded = lock(&self.end_signals).take();
+        heeded.unwrap_or_else(EndSignals::heed)
     }
+}
+
+impl Asking<'_> {
+    /// Waits for what it is asked next; what is not to be is answered here.
+    pub(crate) async fn next(&mut self) -> Asked {
+        let Self {
+            daemon,
+            signals,
+            wanted,
+        } = self;
+        let yielding = async {
+            loop {
+                let Some(wanted) = wanted.recv().await else {
+                    return std::future::pending().await;
+                };
+                if let Some(left) = daemon.predecessor().and_then(Predecessor::left) {
+                    wanted.refuse(&left);
+                    continue;
+                }
+                let (listen, lock) = (daemon.state.listen(), daemon.lock.as_fd());
+                if let Some(takeover) = Takeover::begin(wanted, listen, lock).await {
+                    return takeover;
+                }
+            }
+        };
+        tokio::select! {
+            () = signals => {}
+            () = daemon.state.stopped() => {}
+            takeover = yielding => return Asked::ToYield(Box::new(takeover)),
+        }
+        service::stopping();
+        Asked::ToEnd
+    }
+
+    /// Waits until it is asked to end; nobody else takes over.
+    pub(crate) async fn asked_to_end(&mut self) {
+        tokio::select! {
+            () = &mut self.signals => {}
+            () = self.daemon.state.stopped() => {}
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.retire();
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use args::{Cli, Command};
-use client::{events, kill_switch, link, links, policy, status, streams, top, web, why};
+use client::{events, kill_switch, link, links, policy, status, streams, top, upgrade, web, why};
 use commands::{
     bench, doctor, enclosed, first_run, invite, manual, peers, receive, rule, run, send, serve, up,
     voucher,
@@ -89,6 +89,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Events(args) => events::run(setup, args).await,
             Command::Web(args) => web::run(setup, args).await,
             Command::Top(args) => top::run(setup, args).await,
+            Command::Upgrade(args) => upgrade::run(setup, &args).await,
             Command::Link(args) => link::run(setup, &args).await,
             Command::Rule(args) => rule::run(setup, args).await,
             Command::Policy(args) => policy::run(setup, &args).await,

@@ -27,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) config_file: ConfigFile,
     /// Somebody reads along, and has not asked for a log.
     pub(crate) is_at_terminal: bool,
+    /// This process takes the place of the one that has started it.
+    pub(crate) is_taking_over: bool,
 }
 
 /// The user has asked for something that makes no sense: the program ends with 2, as after a
@@ -74,6 +76,7 @@ impl Setup {
             state,
             config_file,
             is_at_terminal,
+            is_taking_over: global.taking_over,
         })
     }
 }

@@ -58,8 +58,8 @@ pub use session_status::{
 };
 pub use signal::{ModemStatus, SignalSource, SignalStatus};
 pub use snapshot::{
-    KillSwitchStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role,
-    StatusSnapshot,
+    KillSwitchStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus,
+    PredecessorStatus, Role, StatusSnapshot,
 };
 pub use standby::StandbyStatus;
 pub use states::States;

@@ -50,6 +50,18 @@ pub enum Request {
     },
     /// To end in good order. Answered with [`Response::Stopping`].
     Stop,
+    /// To have a new process of the program take over; what is open stays with this one until it
+    /// ends. Answered with [`Response::Upgraded`] once the new process serves.
+    Upgrade {
+        /// Time after which what is still open ends; an hour when missing.
+        #[serde(
+            rename = "limit_ms",
+            with = "crate::units::milliseconds::option",
+            default,
+            skip_serializing_if = "Option::is_none"
+        )]
+        limit: Option<Duration>,
+    },
     /// Asks for the links' rates over the last minutes. Answered with [`Response::History`].
     History {
         /// Number of the latest samples to return; all when missing.
@@ -187,6 +199,11 @@ pub enum Response {
     },
     /// It is about to end.
     Stopping,
+    /// Another process serves from now on.
+    Upgraded {
+        /// Its number.
+        process_id: u32,
+    },
     /// Rates of links.
     History(Box<HistoryReport>),
     /// The changes.

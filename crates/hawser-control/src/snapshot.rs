@@ -44,6 +44,9 @@ pub struct StatusSnapshot {
     /// The kill switch, where one is on; clients only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_switch: Option<KillSwitchStatus>,
+    /// The process of before an upgrade, for as long as it serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<PredecessorStatus>,
     /// The directory, where one is served; gateways only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<DirectoryStatus>,
@@ -70,6 +73,16 @@ impl StatusSnapshot {
         // The list is later than the total by a moment.
         self.all_sessions.stream_count.saturating_sub(listed as u64)
     }
+}
+
+/// A process of before an upgrade: what was open then goes on there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PredecessorStatus {
+    /// Connections of applications, or sessions of clients, that it still serves.
+    pub open: u64,
+    /// Time after which it ends them.
+    #[serde(rename = "ends_in_ms", with = "crate::units::milliseconds")]
+    pub ends_in: Duration,
 }
 
 /// A kill switch that is on: nothing leaves this machine past Hawser.

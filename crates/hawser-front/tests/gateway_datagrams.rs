@@ -56,6 +56,7 @@ async fn client(config: GatewayConfig) -> Client {
         session: Default::default(),
         limits: Default::default(),
         congestion: None,
+        predecessor: None,
     };
     let gateway = Gateway::start(gateway, vec![listener], door).unwrap();
     let allowed = vec!["127.0.0.0/8".parse().unwrap()];

@@ -57,6 +57,20 @@ impl Server {
         token: watch::Receiver<Token>,
         daemon: Arc<dyn Daemon>,
     ) -> Result<Self, BindError> {
+        Self::with(None, address, token, daemon)
+    }
+
+    /// As [`Self::bind`], with a socket that listens there already, where there is one. It may not
+    /// block.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn with(
+        there: Option<std::net::TcpListener>,
+        address: SocketAddr,
+        token: watch::Receiver<Token>,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<Self, BindError> {
         if !address.ip().is_loopback() {
             return Err(BindError::Exposed { address });
         }
@@ -64,6 +78,10 @@ impl Server {
         let drawn = SystemRandom::new().fill(&mut run);
         drawn.map_err(|_| BindError::NoRandomness)?;
         let listen = || -> io::Result<(TcpListener, SocketAddr)> {
+            if let Some(there) = there {
+                let bound = there.local_addr()?;
+                return Ok((TcpListener::from_std(there)?, bound));
+            }
             let socket = match address.is_ipv4() {
                 true => TcpSocket::new_v4()?,
                 false => TcpSocket::new_v6()?,

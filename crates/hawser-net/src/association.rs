@@ -30,6 +30,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::BytesMut;
 use hawser_channels::association::below_seal;
 use hawser_sctp::{AssociationConfig, AssociationId, ConnectError, Local};
 use hawser_session::seal::datagram::KeyId;
@@ -37,6 +38,7 @@ use hawser_types::ByteCount;
 use tokio::sync::Notify;
 
 use crate::clock;
+use crate::takeover::ToPredecessor;
 pub(crate) use handle::TunnelFlows;
 pub use handle::{AssociationHandle, Expected};
 use keyed_endpoint::KeyedEndpoint;
@@ -90,7 +92,21 @@ impl AssociationEndpoint {
     /// # Errors
     /// As [`Self::bind`].
     pub fn bind_sealed(locals: &[Local], port: u16) -> io::Result<Self> {
-        let endpoints = Arc::new(KeyedEndpoints::default());
+        Self::bind_after(None, locals, port)
+    }
+
+    /// As [`Self::bind_sealed`], beside the sockets of a process whose place this one takes, where
+    /// there is one. From now on what comes to them comes here, and what no key opens goes on
+    /// there.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn bind_after(
+        predecessor: Option<ToPredecessor>,
+        locals: &[Local],
+        port: u16,
+    ) -> io::Result<Self> {
+        let endpoints = Arc::new(KeyedEndpoints::after(predecessor));
         let places = Places::new(Arc::clone(&endpoints), (port > 0).then_some(port));
         let endpoint = Self {
             endpoints,
@@ -179,6 +195,12 @@ impl AssociationEndpoint {
     /// The session of these keys is over: they are forgotten as soon as no association needs them.
     pub fn disown(&self, keys: &[KeyId]) {
         self.endpoints.disown(keys);
+    }
+
+    /// Takes datagrams that came to the sockets of another process, at a place that this end has,
+    /// too.
+    pub fn handle_datagrams(&self, local: Local, mut datagrams: Vec<(SocketAddr, BytesMut)>) {
+        self.endpoints.handle_datagrams(local, &mut datagrams);
     }
 
     /// Sends a datagram that is not sealed from every place that may lead there. It may be lost.

@@ -14,7 +14,7 @@ mod tests;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use hawser_types::{ByteCount, LinkIndex};
@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::links::{self, Link};
 use crate::sys;
+use crate::takeover;
 
 pub use before_connect::{Carries, LookingAtSockets, look_at_sockets};
 pub use datagram::DatagramSocket;
@@ -157,6 +158,9 @@ async fn silence(link: Option<&Link>, remote: SocketAddr, after: Duration) -> Co
 /// Listens on `address`; `[::]` takes IPv4 connections too. Port 0 lets the system choose: a port
 /// that is free for UDP, too, since associations go to the one of the same number.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if let Some(inherited) = takeover::take_tcp(address) {
+        return Ok(inherited);
+    }
     // They stay open, so that the system gives another port each time.
     let mut taken = Vec::new();
     loop {
@@ -180,6 +184,9 @@ pub(crate) fn share_port(listener: &TcpListener) -> io::Result<()> {
 /// Listens on `address` for connections that come by one link, and answers them by that link. It
 /// comes before a socket that listens on the same port for all links.
 pub(crate) fn listen_on_link(address: SocketAddr, link: LinkIndex) -> io::Result<TcpListener> {
+    if let Some(inherited) = takeover::take_on_link(address, link) {
+        return Ok(inherited);
+    }
     open_listener(address, |socket| {
         bind_to_interface(socket, link)?;
         socket.set_reuse_port(true)
@@ -210,6 +217,14 @@ fn open_listener(
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
+}
+
+/// Fails unless a socket is a connection of TCP.
+pub(crate) fn check_tcp(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match SockRef::from(&socket).protocol()? {
+        Some(Protocol::TCP) => Ok(()),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
 }
 
 /// Changes the congestion control of a connection, at any time.

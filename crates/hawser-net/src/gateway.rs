@@ -20,7 +20,9 @@ mod shares;
 mod sources;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,6 +31,7 @@ use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionSnapshot};
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamGroup};
+use hawser_wire::JoinPrelude;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -38,6 +41,7 @@ use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
 use crate::links::{Link, OwnAddresses};
 use crate::stream::BondStream;
+use crate::takeover::{self, Datagrams, Join};
 use crate::tls::{TlsError, TlsServer};
 pub use admit::accept_each;
 pub use config::{Admission, GatewayConfig};
@@ -55,6 +59,8 @@ pub struct Gateway {
     incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
     arrivals: tokio::sync::Mutex<mpsc::Receiver<IncomingSession>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
+    /// Those that open the port, and keep it open on the links.
+    listening: Vec<tokio::task::JoinHandle<()>>,
     /// Those of the addresses listened on that stand for all.
     everywhere: Vec<SocketAddr>,
     /// All of them.
@@ -112,13 +118,14 @@ impl Gateway {
         let listening = listeners
             .into_iter()
             .map(|listener| tokio::spawn(admit::listen(Arc::clone(&shared), listener)));
-        let mut tasks: Vec<_> = listening.collect();
-        tasks.push(tokio::spawn(memory::keep(Arc::clone(&shared))));
+        let listening = listening.collect();
+        let tasks = vec![tokio::spawn(memory::keep(Arc::clone(&shared)))];
         Ok(Self {
             shared,
             incoming: tokio::sync::Mutex::new(receiver),
             arrivals: tokio::sync::Mutex::new(arrived),
             tasks,
+            listening,
             everywhere,
             addresses,
         })
@@ -130,7 +137,8 @@ impl Gateway {
     /// [`Self::following`], which knows the addresses of a gateway that listens on all of them.
     #[must_use]
     pub fn taking_associations(self) -> Self {
-        match association::Associations::open(&self.addresses) {
+        let predecessor = self.shared.config.predecessor.clone();
+        match association::Associations::open(&self.addresses, predecessor) {
             Ok(associations) => drop(self.shared.associations.set(associations)),
             Err(error) => tracing::warn!(%error, "no UDP port: everything goes over TCP"),
         }
@@ -145,10 +153,10 @@ impl Gateway {
     pub fn following(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         if !self.everywhere.is_empty() {
             let follow = associate::follow(Arc::clone(&self.shared), links.clone());
-            self.tasks.push(tokio::spawn(follow));
+            self.listening.push(tokio::spawn(follow));
             let addresses = std::mem::take(&mut self.everywhere);
             let follow = port::follow(Arc::clone(&self.shared), addresses, links);
-            self.tasks.push(tokio::spawn(follow));
+            self.listening.push(tokio::spawn(follow));
         }
         self
     }
@@ -174,6 +182,31 @@ impl Gateway {
     pub fn take(&self, stream: TcpStream, remote: SocketAddr, caller: PublicKey) {
         let origin = Origin::Relayed(caller);
         admit::enter(&self.shared, stream, remote, origin);
+    }
+
+    /// Takes a connection that came to the process that has taken this one's place, and that joins
+    /// a session: that it has `said` so far.
+    ///
+    /// # Errors
+    /// When it is no connection, or begins otherwise.
+    pub fn take_join(&self, connection: OwnedFd, said: &Join) -> io::Result<()> {
+        let stream = takeover::connection(connection)?;
+        let prelude = JoinPrelude::decode(&said.0).ok_or(io::ErrorKind::InvalidData)?;
+        admit::enter_join(&self.shared, stream, prelude)
+    }
+
+    /// Takes datagrams that came to the process that has taken this one's place.
+    pub fn take_datagrams(&self, passed: Datagrams) {
+        if let Some(associations) = self.shared.associations.get() {
+            let Datagrams { local, datagrams } = passed;
+            associations.endpoint().handle_datagrams(local, datagrams);
+        }
+    }
+
+    /// Accepts no more connections: another process has the port. Sessions go on, as do
+    /// connections that were accepted.
+    pub fn stop_listening(&self) {
+        self.listening.iter().for_each(|task| task.abort());
     }
 
     /// Takes a connection from `remote` to a port that a service of this machine has, too, where
@@ -366,6 +399,7 @@ impl Gateway {
 
     /// Lets no client in any more; returns the sessions that are there.
     fn stop(&self) -> Vec<Driver> {
+        self.stop_listening();
         self.tasks.iter().for_each(|task| task.abort());
         let sessions = self.shared.lock_sessions();
         // A client may be in the middle of a handshake.

@@ -24,6 +24,7 @@ mod read_memory;
 pub mod session;
 pub mod store;
 pub mod stream;
+pub mod takeover;
 pub mod tcp_info;
 pub mod thread_memory;
 pub mod tls;

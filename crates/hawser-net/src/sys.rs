@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -68,6 +68,50 @@ pub(crate) fn read_option(
     };
     check(code)?;
     Ok((length as usize).min(value.len()))
+}
+
+/// A copy of a descriptor of this process, which programs that it starts do not inherit.
+pub(crate) fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: touches no memory. A descriptor that is not open is answered with EBADF.
+    let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
+    check(copy.min(0))?;
+    // SAFETY: the kernel has just given it to this call, so nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// The number of the interface that a socket is bound to; 0 where it is bound to none.
+pub(crate) fn bound_interface(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut index = [0; 4];
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX);
+    read_option(socket.as_raw_fd(), level, name, &mut index)?;
+    Ok(u32::from_ne_bytes(index))
+}
+
+/// Of the UDP sockets that share an address and a port with this one (`SO_REUSEPORT`), the second
+/// gets what comes from now on; where there is none, whichever the kernel chooses.
+pub(crate) fn lead_to_second(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut return_one = libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: 1,
+    };
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut return_one,
+    };
+    // SAFETY: the pointer and the length describe `program`, which like its one instruction lives
+    // until the call returns; the kernel copies both.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    check(code)
 }
 
 /// Bytes in the send queue of a TCP socket that the peer has not acknowledged, unsent ones
@@ -212,6 +256,13 @@ fn empty_request() -> libc::ifreq {
 pub(crate) fn watch(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the descriptor stays open and the same for as long as it is owned.
     let watched = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
+    watched.map_err(|error| error.into_parts().1)
+}
+
+/// Likewise, for writing, too.
+pub(crate) fn watch_both(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor stays open and the same for as long as it is owned.
+    let watched = unsafe { AsyncFd::register(file) };
     watched.map_err(|error| error.into_parts().1)
 }
 

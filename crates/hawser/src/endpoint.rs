@@ -258,6 +258,7 @@ impl Endpoint {
             session: inner.session.clone(),
             limits: inner.limits,
             congestion: None,
+            predecessor: None,
         };
         BondListener::start(config, inner.transport, &inner.following, address, door).await
     }

@@ -15,6 +15,7 @@ use hawser_net::gateway::Incoming;
 
 use crate::args::ReceiveArgs;
 use crate::commands::board::{Board, amount};
+use crate::daemon::Daemon;
 use crate::daemon::gateway::far_end::FarEnd;
 use crate::setup::{Setup, substate};
 
@@ -47,8 +48,9 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         directory: DirectoryConfig::default(),
     };
     let board = Board::new();
+    let daemon = Daemon::start(&state, Role::Receiver)?;
     far_end
-        .run(|incoming| {
+        .run(&daemon, |incoming| {
             tokio::spawn(take(receiver.clone(), incoming, board.clone()));
         })
         .await

@@ -17,6 +17,7 @@ use hawser_net::gateway::Incoming;
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::ServeArgs;
+use crate::daemon::Daemon;
 use crate::daemon::gateway::far_end::FarEnd;
 use crate::daemon::gateway::measure;
 use crate::daemon::gateway::own::GatewayAddresses;
@@ -33,7 +34,9 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     if let Some(problem) = directory.problem() {
         return Err(Usage(problem.to_owned()).into());
     }
+    let daemon = Daemon::of(setup, &setup.state, Role::Gateway).await?;
     let policy = policy(&config).await?;
+    daemon.take_over().await?;
     let packets = Packets::start(&config, &setup.state, policy.clone()).await;
     // Streams go on without them.
     let packets = packets.unwrap_or_else(|error| {
@@ -42,6 +45,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     });
     let relay = Arc::new(relay(&config, policy));
     let meeting = config.meet.then(|| Arc::new(MeetingPlace::default()));
+    let carried = packets.as_ref().map(|it| Arc::clone(&it.exchange));
     let far_end = FarEnd {
         setup,
         state: &setup.state,
@@ -50,27 +54,22 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         invite_file: args.door.invite_file.as_deref(),
         command: "hawser up --gateway INVITE",
         relay: Some(relay.counters()),
-        packets: packets.as_ref().map(|it| it.exchange.counters()),
+        packets,
         meeting: meeting.clone(),
         directory,
     };
     let reasons = Arc::new(ReasonsTold::default());
-    let served = far_end
-        .run(|incoming| {
+    far_end
+        .run(&daemon, |incoming| {
             let (relay, reasons) = (Arc::clone(&relay), Arc::clone(&reasons));
-            let exchange = packets.as_ref().map(|it| Arc::clone(&it.exchange));
             let beside = Beside {
-                exchange,
+                exchange: carried.clone(),
                 meeting: meeting.clone(),
                 reasons,
             };
             tokio::spawn(serve_stream(relay, beside, incoming));
         })
-        .await;
-    if let Some(packets) = packets {
-        packets.end().await;
-    }
-    served
+        .await
 }
 
 /// Returns the destinations that clients may reach.

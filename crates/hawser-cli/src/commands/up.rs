@@ -4,6 +4,7 @@
 
 mod enrolled;
 mod greeting;
+mod machine;
 mod scopes;
 
 use std::sync::Arc;
@@ -16,27 +17,26 @@ use hawser_control::Role;
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
-use hawser_front::name_stub::KnownNames;
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::{ProxyConfig, ProxyError, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::JoinPort;
 use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
+use hawser_net::takeover::take_listener;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::args::UpArgs;
 use crate::client::kill_switch::openings;
-use crate::daemon::Daemon;
 use crate::daemon::proxy::agent::Agent;
 use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::by_name::ByName;
-use crate::daemon::proxy::captured::Capturing;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::discovering::{Discovering, Seeking};
 use crate::daemon::proxy::lan::{LanCapture, Lans};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
-use crate::daemon::proxy::packets::{CarriedPackets, KillSwitchSince, Senders};
 use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
 use crate::daemon::proxy::registration::Wanted;
@@ -44,11 +44,14 @@ use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::proxy::vouching;
+use crate::daemon::takeover::Successor;
 use crate::daemon::web::Web;
+use crate::daemon::{Asked, Asking, Daemon};
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links, not_listening};
 use enrolled::Enrolled;
 use greeting::Greeting;
+use machine::{Facts, Machine};
 use scopes::Scopes;
 
 /// Runs the proxy until it is asked to end.
@@ -59,10 +62,13 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         .with_sctp_paths(args.sctp_paths);
     let mut whole = setup.config.clone();
     args.apply_to(&mut whole.up, &mut whole.connection);
+    let daemon = Daemon::of(setup, &setup.state, Role::Client).await?;
+    if let Some(predecessor) = daemon.predecessor() {
+        whole.up.listen = predecessor.listen(whole.up.listen);
+    }
     let config = whole.up.clone();
     let proxy = proxy_config(&config)?;
     let registration = Wanted::read(&config)?;
-    let daemon = Daemon::start(&setup.state, Role::Client)?;
     let scopes = Scopes::of(&config.capture)?;
     let lans = scopes::find_lans(scopes.lans.clone(), &config).await?;
     // Before anything is sent.
@@ -113,7 +119,10 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     if kill_switch.is_some_and(|it| it.since().borrow().is_some()) {
         tracing::info!("the kill switch stays on: `hawser kill-switch off` removes it");
     }
-    served
+    match served? {
+        Some(successor) => successor.outlive(daemon.asked_to_end()).await,
+        None => Ok(()),
+    }
 }
 
 /// The gateway, unless there is none or it is not wanted.
@@ -234,7 +243,7 @@ impl Serving<'_> {
         proxy: ProxyConfig,
         mut subject: ClientSubject,
         lans: Option<Lans>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Successor>> {
         let mut agent = Agent::start(self.config, self.rules, self.links);
         let peering = self.peering(&subject.choice)?;
         let rules = self.connection_rules.clone();
@@ -277,6 +286,7 @@ impl Serving<'_> {
             proxy,
             subject,
             datagrams: self.reserved.guarding(datagrams),
+            bound_to_process: self.bound_to_process(lans.is_some()),
         };
         let peers = peering.as_ref().map(Peering::peers);
         let dialer = direct.dialer(by_gateway.as_ref().map(ByGateway::dialer), peers);
@@ -390,65 +400,40 @@ impl Serving<'_> {
         ByName::start(&setup, wanted, links, director.clone(), choice, gateway).map(Some)
     }
 
-    /// Carries packets over the gateway, of whoever is captured.
-    fn carry_packets(
-        &self,
-        lans: Option<LanCapture>,
-        director: &SharedDirector,
-        (kill_switch, names): (Option<KillSwitchSince>, KnownNames),
-    ) -> Option<CarriedPackets> {
-        let client = Arc::clone(&self.gateway?.client);
-        let senders = Senders {
-            machine: self.programs == Some(&CaptureScope::System),
-            lans,
-            names,
-            reserved: self.reserved.clone(),
-        };
-        let (links, director) = (self.links.clone(), director.clone());
-        CarriedPackets::start(senders, client, links, director, kill_switch)
-    }
-
     async fn serve_by(
         &self,
         dialer: ConnectionDialer,
         director: SharedDirector,
         mut port: Port<'_>,
         lans: Option<Lans>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Successor>> {
         let dialer = Arc::new(dialer);
-        let usage = self.gateway.map(|_| self.config.connection.gateway);
         let lans =
             lans.map(|lans| lans.take(&dialer, self.own.clone(), self.connection_rules.clone()));
         let lans = lans.transpose()?;
-        port.subject.lan = lans.as_ref().map(LanCapture::counters);
-        let kill_switch = port.subject.kill_switch.clone();
-        let names = port.subject.names.clone();
-        let packets = self.carry_packets(lans, &director, (kill_switch, names.clone()));
-        let capturing = self.programs.map(|scope| Capturing {
-            scope,
-            policy: self.config.connection.scheduler,
-            director: director.clone(),
+        let subject = &mut port.subject;
+        subject.lan = lans.as_ref().map(LanCapture::counters);
+        let facts = Facts {
+            programs: self.programs.cloned(),
+            gateway: self.gateway.map(|it| Arc::clone(&it.client)),
+            connection: self.config.connection.clone(),
+            links: self.links.clone(),
             rules: self.connection_rules.clone(),
-            gateway: usage,
-            discovered: port.subject.discovered.clone(),
-            vouched: port.subject.vouched.clone(),
-            packets: packets.as_ref().and_then(CarriedPackets::of_machine),
-            names,
             reserved: self.reserved.clone(),
-        });
-        let captured = match capturing {
-            Some(capturing) => Some(capturing.start(&dialer).await),
-            None => None,
+            dialer: Arc::clone(&dialer),
+            director: director.clone(),
+            kill_switch: subject.kill_switch.clone(),
+            names: subject.names.clone(),
+            discovered: subject.discovered.clone(),
+            vouched: subject.vouched.clone(),
         };
-        let captured = match captured.transpose() {
-            Ok(captured) => captured,
-            Err(error) => {
-                if let Some(packets) = packets {
-                    packets.end().await;
-                }
-                return Err(error);
-            }
-        };
+        let is_succeeding = port.daemon.predecessor().is_some();
+        let machine = Machine::start(facts, lans, is_succeeding).await?;
+        if let Err(error) = self.take_over(port.daemon).await {
+            machine.end().await;
+            return Err(error);
+        }
+        machine.carry();
         let who = Who::start(port.proxy.max_connections).inspect_err(|error| {
             tracing::warn!(%error, "which programs ask can't be found out");
         });
@@ -461,14 +446,29 @@ impl Serving<'_> {
         let who = who
             .ok()
             .map(|who| who.only_while(matters).needed_while(binds));
-        let served = port.serve(dialer, who).await;
-        if let Some(packets) = packets {
-            packets.end().await;
+        port.serve(dialer, who, machine).await
+    }
+
+    /// Has the process give way whose place this one takes, if there is one.
+    async fn take_over(&self, daemon: &Daemon) -> anyhow::Result<()> {
+        if let (Some(_), Some(gateway)) = (daemon.predecessor(), self.gateway) {
+            // Connections find a session then; where the gateway is away, they do as well as there.
+            let _ = gateway.client.admitted(GATEWAY_PATIENCE).await;
         }
-        if let Some(captured) = captured {
-            captured.end().await;
-        }
-        served
+        daemon.take_over().await
+    }
+
+    /// Why no other process can take over while connections go on, if that is so.
+    fn bound_to_process(&self, lans: bool) -> Option<&'static str> {
+        let up = &self.config.up;
+        let reasons = [
+            (lans, "--capture lan:"),
+            (self.registration.is_some(), "a registered name"),
+            (up.discover, "--discover"),
+            (up.accept_joins.is_some(), "--accept-joins"),
+        ];
+        let reason = reasons.into_iter().find(|(holds, _)| *holds);
+        reason.map(|(_, name)| name)
     }
 }
 
@@ -480,6 +480,8 @@ struct Port<'a> {
     proxy: ProxyConfig,
     subject: ClientSubject,
     datagrams: Arc<dyn DatagramPorts>,
+    /// Why no other process can take over, if that is so.
+    bound_to_process: Option<&'static str>,
 }
 
 impl Port<'_> {
@@ -487,39 +489,96 @@ impl Port<'_> {
         mut self,
         dialer: Arc<ConnectionDialer>,
         who: Option<Who>,
-    ) -> anyhow::Result<()> {
-        let bound = ProxyServer::bind(self.proxy, dialer).await;
-        let server = bound.map_err(|error| match error {
-            ProxyError::Listen { address, source } => not_listening(address, &source),
-            error => error.into(),
-        })?;
+        mut machine: Machine,
+    ) -> anyhow::Result<Option<Successor>> {
+        let server = open(self.proxy, dialer).await;
+        let server = match server {
+            Ok(server) => server,
+            Err(error) => {
+                machine.end().await;
+                return Err(error);
+            }
+        };
         let mut server = server.with_datagrams(self.datagrams);
         if let Some(who) = who {
             self.subject.who = Some(who.clone());
             server = server.asking(who);
         }
-        let listen = server.local_addr();
-        self.subject.proxy = server.counters();
-        self.daemon.show(self.subject);
-        self.daemon.set_listen(listen);
-        let greet = async {
+        let (listen, counters) = (server.local_addr(), server.counters());
+        self.subject.proxy = Arc::clone(&counters);
+        let daemon = self.daemon;
+        daemon.show(self.subject);
+        daemon.set_listen(listen);
+        let greeting = async {
             match self.greeting {
                 Some(greeting) => Greeting { listen, ..greeting }.say().await,
                 None => tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP"),
             }
+            std::future::pending::<()>().await;
         };
-        let ended = self.daemon.asked_to_end();
-        tokio::pin!(ended);
-        let greeted = async {
-            tokio::select! {
-                () = greet => ended.await,
-                () = &mut ended => {}
+        let mut asking = daemon.asking(self.bound_to_process);
+        let (close, closed) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let leading = async {
+            let successor = tokio::select! {
+                successor = replaced(daemon, &mut asking, &mut machine) => successor,
+                () = greeting => None,
+            };
+            drop(close);
+            if let Some(successor) = &successor {
+                let open = || counters.snapshot().current + machine.open();
+                tokio::select! {
+                    () = successor.drained(open) => {}
+                    () = asking.asked_to_end() => {}
+                }
             }
+            drop(end);
+            successor
         };
-        server.run(greeted).await;
-        Ok(())
+        let is_over = |over: oneshot::Receiver<()>| async { drop(over.await) };
+        let serving = server.run_down(is_over(closed), is_over(ended));
+        let (successor, ()) = tokio::join!(leading, serving);
+        machine.end().await;
+        Ok(successor)
     }
 }
 
+/// Waits until the daemon is asked to end, which is none, or another process has taken over.
+async fn replaced(
+    daemon: &Daemon,
+    asking: &mut Asking<'_>,
+    machine: &mut Machine,
+) -> Option<Successor> {
+    loop {
+        match asking.next().await {
+            Asked::ToEnd => return None,
+            Asked::ToYield(takeover) => {
+                machine.release().await;
+                if let Some(successor) = daemon.hand_on(*takeover).await {
+                    return Some(successor);
+                }
+                machine.take_back().await;
+            }
+        }
+    }
+}
+
+/// Opens the proxy port, or takes that of the process before.
+async fn open(
+    config: ProxyConfig,
+    dialer: Arc<ConnectionDialer>,
+) -> anyhow::Result<ProxyServer<ConnectionDialer>> {
+    let opened = match take_listener(config.listen) {
+        Some(listener) => ProxyServer::new(TcpListener::from_std(listener)?, config, dialer),
+        None => ProxyServer::bind(config, dialer).await,
+    };
+    opened.map_err(|error| match error {
+        ProxyError::Listen { address, source } => not_listening(address, &source),
+        error => error.into(),
+    })
+}
+
+/// Time for a session with the gateway to begin before this process takes another's place.
+const GATEWAY_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest time for a session to end in order.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -58,10 +58,12 @@ impl State {
                 response
             }
             Request::ReadToken => monitor::read_token(self),
-            Request::Stop | Request::Recording { .. } => Response::Error {
-                reason: ErrorReason::Forbidden,
-                message: "this is for the control socket only".to_owned(),
-            },
+            Request::Stop | Request::Upgrade { .. } | Request::Recording { .. } => {
+                Response::Error {
+                    reason: ErrorReason::Forbidden,
+                    message: "this is for the control socket only".to_owned(),
+                }
+            }
             _ => unsupported(
                 "invites and peers are in the state directory's files: `hawser invite` and \
                  `hawser peers` work on them",
@@ -89,6 +91,7 @@ impl State {
             web: self.dashboard().map(Dashboard::address),
             counters,
             kill_switch: subject.and_then(|subject| subject.kill_switch()),
+            predecessor: self.predecessor(),
             directory: subject.and_then(|subject| subject.directory(MAX_BINDINGS)),
             memory: picture::memory(all_sessions.memory_bytes),
             all_sessions,

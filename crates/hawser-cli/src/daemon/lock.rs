@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
 use anyhow::{Context as _, bail};
@@ -12,7 +13,13 @@ use rustix::io::Errno;
 
 /// Held for as long as the daemon runs; the kernel gives it back however that ends.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 impl Lock {
@@ -51,13 +58,19 @@ impl Lock {
                 return Err(error).with_context(|| format!("can't lock {}", path.display()));
             }
         }
+        Ok(Self::inherit(file, role))
+    }
+
+    /// One that is held already, by a copy of this descriptor (flock(2)), lasts until the last copy
+    /// is closed.
+    pub(super) fn inherit(mut file: File, role: Role) -> Self {
         // Written for other processes that find the lock taken; the lock holds without it.
         let note = format!("{role}, process {}\n", std::process::id());
         let noted = file.set_len(0).and_then(|()| file.rewind());
         if let Err(error) = noted.and_then(|()| file.write_all(note.as_bytes())) {
             tracing::debug!(%error, "the lock file does not say who holds it");
         }
-        Ok(Self { _file: file })
+        Self { file }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The control socket: one line of JSON asks, one line answers.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +16,34 @@ use tokio::time::timeout;
 use super::far_reasons;
 use super::recording::Copy;
 use super::state::State;
+use super::takeover;
 
-/// The socket's name in the file system, which goes with the daemon.
-pub(super) struct SocketFile(PathBuf);
+/// The socket's name in the file system, which goes with the daemon, unless another one has taken
+/// it.
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// The file's number, where that is known.
+    inode: Option<u64>,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> Self {
+        let inode = inode(path);
+        let path = path.to_path_buf();
+        Self { path, inode }
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if self.inode == inode(&self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|it| it.ino())
 }
 
 /// Opens the socket at `path`, mode 0600, in place of what a daemon that died has left there.
@@ -53,7 +74,7 @@ pub(super) fn listen_with(
     let listener = open()
         .with_context(|| format!("can't open the control socket {}", path.display()))
         .inspect_err(|_| drop(std::fs::remove_file(&fresh)))?;
-    Ok((listener, SocketFile(path.to_path_buf())))
+    Ok((listener, SocketFile::of(path)))
 }
 
 /// A socket whose file will have mode 0600.
@@ -164,6 +185,10 @@ impl Conversation {
     async fn answer(&mut self, request: &Request, state: &State) -> Response {
         match request {
             Request::Stop => Response::Stopping,
+            Request::Upgrade { limit } => {
+                let limit = limit.unwrap_or(UPGRADE_LIMIT);
+                takeover::replace(state.wishes(), limit).await
+            }
             Request::Recording {
                 session,
                 destinations,
@@ -220,6 +245,8 @@ const BACKLOG: u32 = 128;
 /// Some wait for events all the time.
 const MAX_CONNECTIONS: usize = 64;
 const READ_SIZE: usize = 4096;
+/// Time that connections of before an upgrade have to end.
+const UPGRADE_LIMIT: Duration = Duration::from_secs(3600);
 /// Time for a question and its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,6 +1,7 @@
 //! Messages to the service manager that has started this daemon, where one listens (systemd's
 //! `Type=notify`).
 
+use std::env;
 use std::net::SocketAddr;
 
 use sd_notify::NotifyState;
@@ -20,9 +21,22 @@ pub(crate) fn stopping() {
 /// hears nothing for longer than it was told.
 pub(crate) fn alive() {
     let mut microseconds = 0;
-    if sd_notify::watchdog_enabled(false, &mut microseconds) {
+    // By sd_watchdog_enabled(3) it is also meant for a process where no number says whom it is for.
+    let is_for_all =
+        env::var_os("WATCHDOG_USEC").is_some() && env::var_os("WATCHDOG_PID").is_none();
+    if is_for_all || sd_notify::watchdog_enabled(false, &mut microseconds) {
         tell(&[NotifyState::Watchdog]);
     }
+}
+
+/// Another process is the service from now on.
+pub(crate) fn is_main(process_id: u32) {
+    tell(&[NotifyState::MainPid(process_id)]);
+}
+
+/// Whether a service manager looks after this process.
+pub(crate) fn is_managed() -> bool {
+    env::var_os("NOTIFY_SOCKET").is_some()
 }
 
 fn tell(news: &[NotifyState<'_>]) {

@@ -1,10 +1,10 @@
 //! A daemon's state.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hawser_control::{AllSessions, History, Role, States};
+use hawser_control::{AllSessions, History, PredecessorStatus, Role, States};
 use tokio::sync::{Notify, watch};
 
 use super::books::Books;
@@ -13,11 +13,13 @@ use super::clock::{milliseconds, since_1970};
 use super::dashboard::Dashboard;
 use super::link_books::LinkBooks;
 use super::subject::Subject;
+use super::takeover::{Predecessor, Wishes};
 use super::totals::Totals;
 
 /// A daemon's state, shared by its tasks and by all who ask it.
 pub(crate) struct State {
     role: Role,
+    predecessor: Option<Arc<Predecessor>>,
     started: tokio::time::Instant,
     listen: OnceLock<SocketAddr>,
     dashboard: OnceLock<Dashboard>,
@@ -27,6 +29,8 @@ pub(crate) struct State {
     /// Counts entries in the record, and events.
     changes: watch::Sender<u64>,
     stop: Notify,
+    /// Where wishes to replace the daemon go.
+    wishes: OnceLock<Result<Wishes, &'static str>>,
 }
 
 /// The traffic that is recorded.
@@ -42,9 +46,12 @@ pub(super) struct Record {
 }
 
 impl State {
-    pub(super) fn new(role: Role) -> Self {
+    /// Nothing is known yet. `predecessor` is the process whose place this one takes, if it was
+    /// started for that.
+    pub(super) fn new(role: Role, predecessor: Option<Arc<Predecessor>>) -> Self {
         Self {
             role,
+            predecessor,
             started: tokio::time::Instant::now(),
             listen: OnceLock::new(),
             dashboard: OnceLock::new(),
@@ -53,12 +60,22 @@ impl State {
             change_log: Mutex::default(),
             changes: watch::Sender::new(0),
             stop: Notify::new(),
+            wishes: OnceLock::new(),
         }
     }
 
     /// Role of the daemon.
     pub(super) fn role(&self) -> Role {
         self.role
+    }
+
+    /// What the process of before an upgrade still serves, if it does.
+    pub(super) fn predecessor(&self) -> Option<PredecessorStatus> {
+        let left = self.predecessor.as_ref()?.left()?;
+        Some(PredecessorStatus {
+            open: left.open,
+            ends_in: Duration::from_secs(left.seconds),
+        })
     }
 
     /// Time since the daemon started.
@@ -94,6 +111,17 @@ impl State {
     /// Sets the dashboard. Later calls change nothing.
     pub(super) fn set_dashboard(&self, dashboard: Dashboard) {
         let _ = self.dashboard.set(dashboard);
+    }
+
+    /// Where wishes to replace the daemon go, or what keeps it from being replaced; none for one
+    /// that never can be, or not yet.
+    pub(super) fn wishes(&self) -> Option<Result<Wishes, &'static str>> {
+        self.wishes.get().cloned()
+    }
+
+    /// Sets that. Later calls change nothing.
+    pub(super) fn take_wishes(&self, wishes: Result<Wishes, &'static str>) {
+        let _ = self.wishes.set(wishes);
     }
 
     /// Asks the daemon to end.

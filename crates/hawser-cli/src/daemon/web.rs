@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use hawser_monitor::web::Server;
 use hawser_net::store::StateDir;
+use hawser_net::takeover::take_listener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -32,7 +33,8 @@ impl Web {
         };
         let token = token(state)?;
         let (tokens, shown) = watch::channel(token.clone());
-        let server = Server::bind(address, shown, daemon.for_web())?;
+        let there = take_listener(address);
+        let server = Server::with(there, address, shown, daemon.for_web())?;
         let web = server.local_addr();
         daemon.set_web(Dashboard::new(web, state, tokens));
         tracing::info!(%web, "the dashboard is served; `hawser web` prints its address with the token");

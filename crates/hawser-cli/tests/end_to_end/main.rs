@@ -47,6 +47,7 @@ mod telephones;
 mod top;
 mod transport;
 mod units;
+mod upgrade;
 mod usage;
 mod web;
 mod why;

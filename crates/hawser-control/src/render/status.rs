@@ -12,7 +12,8 @@ use super::figures::{
 use super::packet_flows;
 use super::table::{Side, Table, clip, printable};
 use crate::{
-    LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, Transport, TransportStatus,
+    LinkAllowed, LinkStatus, PathStatus, PredecessorStatus, SessionStatus, StatusSnapshot,
+    Transport, TransportStatus,
 };
 
 /// The snapshot as text of at most `width` columns a line, 40 at least, ended with a line end.
@@ -81,8 +82,18 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
     let kill_switch = snapshot.kill_switch;
     let kill_switch = kill_switch.map(|it| kill_switch_line(it.age));
     let registration = snapshot.registration.as_ref().map(registration_line);
-    let lines = lines.into_iter().chain(kill_switch).chain(registration);
+    let before = snapshot.predecessor.as_ref().map(predecessor_line);
+    let lines = lines.into_iter().chain(before);
+    let lines = lines.chain(kill_switch).chain(registration);
     lines.map(|line| clip(&line, width)).collect()
+}
+
+fn predecessor_line(before: &PredecessorStatus) -> String {
+    let PredecessorStatus { open, ends_in } = before;
+    format!(
+        "upgraded: the process of before serves what is left, {open}, for {} at most",
+        span(*ends_in)
+    )
 }
 
 /// Says that a kill switch is on, for how long it has been, and how to remove it.
@@ -433,6 +444,7 @@ mod tests {
         StatusSnapshot {
             connections: None,
             kill_switch: None,
+            predecessor: None,
             directory: None,
             registration: None,
             version: "0.1.0".to_owned(),

@@ -95,6 +95,16 @@ impl<D: Dialer> ProxyServer<D> {
 
     /// Serves until `shutdown` is ready; then resets what is still open.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        self.run_down(shutdown, std::future::ready(())).await;
+    }
+
+    /// Accepts connections until `closing` is ready, and serves those until `shutdown` is; then
+    /// resets what is still open.
+    pub async fn run_down(
+        self,
+        closing: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()>,
+    ) {
         debug!(address = %self.address, "proxy port open");
         let serve = |client: TcpStream, peer| {
             // The port may be open on all addresses; the kernel knows a connection by both its
@@ -113,8 +123,16 @@ impl<D: Dialer> ProxyServer<D> {
                 }
             }
         };
-        accept_all(&self.listener, &self.context, serve, shutdown).await;
+        let mut connections = accept_until(&self.listener, &self.context, serve, closing).await;
+        // Else another process would get no connection that comes while both have it.
+        drop(self.listener);
         debug!(address = %self.address, "proxy port closed");
+        let ended = async { while connections.join_next().await.is_some() {} };
+        tokio::select! {
+            () = ended => {}
+            () = shutdown => {}
+        }
+        connections.shutdown().await;
     }
 }
 
@@ -125,12 +143,23 @@ pub(crate) async fn accept_all<D, F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream, SocketAddr) -> F,
     shutdown: impl Future<Output = ()>,
 ) {
+    let mut connections = accept_until(listener, context, serve, shutdown).await;
+    connections.shutdown().await;
+}
+
+/// Serves what comes in by `listener` until `closing` is ready; returns what is open then.
+async fn accept_until<D, F: Future<Output = ()> + Send + 'static>(
+    listener: &TcpListener,
+    context: &Context<D>,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+    closing: impl Future<Output = ()>,
+) -> JoinSet<()> {
     let counters = &context.counters;
     let mut connections = JoinSet::new();
-    tokio::pin!(shutdown);
+    tokio::pin!(closing);
     loop {
         tokio::select! {
-            () = &mut shutdown => break,
+            () = &mut closing => return connections,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
                     warn!(%error, "a connection's task failed");
@@ -155,7 +184,6 @@ pub(crate) async fn accept_all<D, F: Future<Output = ()> + Send + 'static>(
             },
         }
     }
-    connections.shutdown().await;
 }
 
 async fn pause_after(error: &io::Error, counters: &ProxyCounters) {

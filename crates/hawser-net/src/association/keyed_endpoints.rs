@@ -14,6 +14,7 @@ use super::keyed_endpoint::{KeyedEndpoint, KeyedEndpointId};
 use super::timers::Timers;
 use super::tokens::Tokens;
 use crate::clock;
+use crate::takeover::ToPredecessor;
 
 /// All endpoints of one set of sockets.
 ///
@@ -24,9 +25,25 @@ pub(super) struct KeyedEndpoints {
     all: RwLock<BTreeMap<KeyedEndpointId, Arc<KeyedEndpoint>>>,
     timers: Arc<Timers>,
     tokens: Arc<Tokens>,
+    /// Takes what is for no endpoint here.
+    predecessor: Option<ToPredecessor>,
 }
 
 impl KeyedEndpoints {
+    /// None yet, of a process that takes the place of another, where there is one.
+    pub(super) fn after(predecessor: Option<ToPredecessor>) -> Self {
+        Self {
+            predecessor,
+            ..Self::default()
+        }
+    }
+
+    /// Whether another process has sockets at the same places.
+    pub(super) fn has_predecessor(&self) -> bool {
+        let predecessor = self.predecessor.as_ref();
+        predecessor.is_some_and(ToPredecessor::is_there)
+    }
+
     /// The timers of the associations of all endpoints.
     pub(super) fn timers(&self) -> Arc<Timers> {
         Arc::clone(&self.timers)
@@ -131,7 +148,7 @@ impl KeyedEndpoints {
         datagrams: &mut Vec<(SocketAddr, BytesMut)>,
     ) {
         let now = clock::now();
-        let mut row = Vec::new();
+        let (mut row, mut strays) = (Vec::new(), Vec::new());
         // Most come in rows from one peer.
         let mut latest: Option<(Option<KeyId>, Option<Arc<KeyedEndpoint>>)> = None;
         for (remote, datagram) in datagrams.drain(..) {
@@ -148,8 +165,16 @@ impl KeyedEndpoints {
             // What no endpoint understands is not answered.
             match latest {
                 Some((_, Some(_))) => row.push((remote, datagram)),
-                _ => self.tokens.handle_datagram(remote, &datagram),
+                _ => {
+                    self.tokens.handle_datagram(remote, &datagram);
+                    if self.predecessor.is_some() {
+                        strays.push((remote, datagram));
+                    }
+                }
             }
+        }
+        if let Some(predecessor) = &self.predecessor {
+            predecessor.pass_datagrams(local, strays);
         }
         if let Some((_, Some(endpoint))) = latest {
             endpoint.handle_datagrams(now, local, &mut row);

@@ -112,7 +112,11 @@ impl Places {
             if let Entry::Vacant(place) = self.catchers.entry(catcher)
                 && let Some(port) = self.port.filter(|_| self.shares)
             {
-                match LinkSocket::bind(catcher, port, Sharing::Beside) {
+                let sharing = match self.endpoints.has_predecessor() {
+                    true => Sharing::After,
+                    false => Sharing::Beside,
+                };
+                match LinkSocket::bind(catcher, port, sharing) {
                     Ok(socket) => {
                         let this = Arc::downgrade(this);
                         let detour = move |local| take_detour(&this, local);
@@ -181,6 +185,7 @@ impl Places {
             self.sockets.is_empty() && self.catchers.is_empty(),
         ) {
             (false, _) => Sharing::Alone,
+            (true, _) if self.endpoints.has_predecessor() => Sharing::After,
             (true, true) => Sharing::First,
             (true, false) => Sharing::Beside,
         };

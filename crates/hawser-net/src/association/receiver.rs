@@ -38,9 +38,11 @@ pub(super) async fn read_strays(
                 link,
                 address: address.to_canonical(),
             });
-            if let Some(local) = local.filter(|_| endpoints.is_for_one(&datagram))
-                && detour(local)
-            {
+            let Some(local) = local else {
+                continue;
+            };
+            let is_for_one = endpoints.is_for_one(&datagram);
+            if (is_for_one && detour(local)) || (!is_for_one && endpoints.has_predecessor()) {
                 endpoints.handle_datagrams(local, &mut vec![(remote, datagram)]);
             }
         }

@@ -18,7 +18,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
 use crate::bind::{bind_to_interface, mark};
-use crate::sys::set_int_option;
+use crate::sys::{lead_to_second, set_int_option};
 
 /// The socket of a place.
 ///
@@ -72,6 +72,8 @@ pub(super) enum Sharing {
     First,
     /// There are some.
     Beside,
+    /// Another process has sockets there, and leaves what comes to this one.
+    After,
 }
 
 impl LinkSocket {
@@ -93,8 +95,11 @@ impl LinkSocket {
         if local.address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        socket.set_reuse_port(sharing == Sharing::Beside)?;
+        socket.set_reuse_port(matches!(sharing, Sharing::Beside | Sharing::After))?;
         socket.bind(&address.into())?;
+        if sharing == Sharing::After {
+            lead_to_second(socket.as_fd())?;
+        }
         socket.set_reuse_port(sharing != Sharing::Alone)?;
         let socket = UdpSocket::from_std(socket.into())?;
         Ok(Self {

@@ -1,6 +1,7 @@
 //! From a TCP connection of any host to a session or a channel.
 
 use std::future::Future;
+use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use hawser_session::{ChannelSpec, Side};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{ChannelRole, JoinPrelude};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::first_words::{self, Whose};
@@ -87,6 +89,38 @@ pub(super) async fn share(
     }
 }
 
+/// Takes a connection that joins a session and has said so, but nothing more.
+pub(super) fn enter_join(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    prelude: JoinPrelude,
+) -> io::Result<()> {
+    let remote = stream.peer_addr()?;
+    let origin = Origin::Address(remote.ip());
+    let place = shared.half_open.enter(origin, Instant::now());
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let joining = timeout(PATIENCE, join_with(&shared, stream, prelude, &place));
+        let joined = in_place(&shared, &place, remote, joining).await;
+        if let Some(joined) = joined {
+            count_join(&shared, remote, joined);
+        }
+    });
+    Ok(())
+}
+
+/// Counts the outcome of a join.
+fn count_join(shared: &Shared, remote: SocketAddr, outcome: Result<Result<(), String>, Elapsed>) {
+    match outcome {
+        Ok(Ok(())) => shared.count(|counters| counters.joins += 1),
+        Ok(Err(reason)) => {
+            tracing::debug!(%remote, %reason, "a join is refused");
+            shared.count(|counters| counters.joins_refused += 1);
+        }
+        Err(_) => shared.count(|counters| counters.timed_out += 1),
+    }
+}
+
 async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {
     let entering = let_in(&shared, stream, remote, &place);
     in_place(&shared, &place, remote, entering).await;
@@ -120,14 +154,8 @@ async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, pla
     let mut first = [0];
     match timeout(PATIENCE, stream.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == JoinPrelude::FIRST_BYTE => {
-            match timeout(PATIENCE, join(shared, stream, place)).await {
-                Ok(Ok(())) => shared.count(|counters| counters.joins += 1),
-                Ok(Err(reason)) => {
-                    tracing::debug!(%remote, %reason, "a join is refused");
-                    shared.count(|counters| counters.joins_refused += 1);
-                }
-                Err(_) => shared.count(|counters| counters.timed_out += 1),
-            }
+            let joined = timeout(PATIENCE, join(shared, stream, place)).await;
+            count_join(shared, remote, joined);
         }
         Ok(Ok(1)) if is_tls_record(first[0]) => {
             match timeout(PATIENCE, shared.tls.handshake(stream, &[])).await {
@@ -207,9 +235,28 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     shared.begun.send_modify(|begun| *begun += 1);
 }
 
-/// Adds a connection to a session, once its first record has proved that it belongs there.
+/// Waits for what a connection that joins begins with, and goes on with it here or, where its
+/// session is the predecessor's, there.
 async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), String> {
     let prelude = read_prelude(&mut stream).await?;
+    let is_here = shared.lock_sessions().contains_key(&prelude.session);
+    let predecessor = shared.config.predecessor.as_ref();
+    match predecessor.filter(|it| !is_here && it.is_there()) {
+        Some(predecessor) => {
+            let passed = predecessor.pass_join(stream, &prelude);
+            passed.map_err(|error| error.to_string())
+        }
+        None => join_with(shared, stream, prelude, place).await,
+    }
+}
+
+/// Adds a connection to a session, once its first record has proved that it belongs there.
+async fn join_with(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    prelude: JoinPrelude,
+    place: &Place,
+) -> Result<(), String> {
     let driver = {
         let sessions = shared.lock_sessions();
         let entry = sessions.get(&prelude.session).ok_or("no such session")?;

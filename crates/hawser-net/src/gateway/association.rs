@@ -16,6 +16,7 @@ use super::port_links::wanted;
 use crate::association::AssociationEndpoint;
 use crate::driver::Driver;
 use crate::links::Link;
+use crate::takeover::ToPredecessor;
 
 /// The sockets at the UDP port.
 #[derive(Debug)]
@@ -27,14 +28,17 @@ pub(super) struct Associations {
 
 impl Associations {
     /// Takes the UDP port of the same number as that of `addresses`, which the gateway listens on.
-    pub(super) fn open(addresses: &[SocketAddr]) -> io::Result<Self> {
+    pub(super) fn open(
+        addresses: &[SocketAddr],
+        predecessor: Option<ToPredecessor>,
+    ) -> io::Result<Self> {
         let Some(first) = addresses.first() else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         };
         let same_port = addresses.iter().filter(|it| it.port() == first.port());
         let addresses: Vec<_> = same_port.copied().collect();
         let locals = locals(&addresses, &[]);
-        let endpoint = AssociationEndpoint::bind_sealed(&[], first.port())?;
+        let endpoint = AssociationEndpoint::bind_after(predecessor, &[], first.port())?;
         let mut failed = endpoint.set_locals(&locals);
         match failed.pop() {
             // A machine may be without one of the families.

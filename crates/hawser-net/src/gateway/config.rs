@@ -2,6 +2,7 @@ use hawser_session::SessionConfig;
 
 use super::limits::AcceptLimits;
 use crate::identity::{Identity, PublicKey};
+use crate::takeover::ToPredecessor;
 
 /// Decides which clients may have sessions here.
 pub trait Admission: Send + Sync + 'static {
@@ -28,4 +29,6 @@ pub struct GatewayConfig {
     /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
     /// for each, else the system's default.
     pub congestion: Option<String>,
+    /// The process whose place this one takes, which still has sessions.
+    pub predecessor: Option<ToPredecessor>,
 }

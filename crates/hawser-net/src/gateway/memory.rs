@@ -162,6 +162,7 @@ mod tests {
                     ..Default::default()
                 },
                 congestion: None,
+                predecessor: None,
             };
             for_session(&config).recorder
         };

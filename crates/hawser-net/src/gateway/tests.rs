@@ -105,6 +105,7 @@ fn start(listener: TcpListener, limits: AcceptLimits) -> Gateway {
         session: SessionConfig::default(),
         limits,
         congestion: None,
+        predecessor: None,
     };
     Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap()
 }

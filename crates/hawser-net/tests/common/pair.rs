@@ -115,6 +115,7 @@ impl Pair {
             session: options.session.clone(),
             limits: options.limits,
             congestion: None,
+            predecessor: None,
         };
         let gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _).unwrap();
         let mut forwarders = Vec::new();

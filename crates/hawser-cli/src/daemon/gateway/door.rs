@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::found::{is_made_for, with_found};
+use crate::daemon::takeover::Predecessor;
 use crate::setup::{Setup, not_listening, show};
 
 /// A gateway whose port is open.
@@ -46,21 +47,22 @@ pub(crate) struct InviteWish<'a> {
 }
 
 impl Door {
-    /// Opens the port with the keys and peers in `state`. `links` are those of this machine.
+    /// Opens the port with the keys and peers in `state`, or takes the predecessor's. `links` are
+    /// those of this machine.
     pub(crate) async fn open(
-        setup: &Setup,
-        state: &StateDir,
-        config: &ServeConfig,
+        (setup, state, config): (&Setup, &StateDir, &ServeConfig),
         links: watch::Receiver<Arc<Vec<Link>>>,
         wish: InviteWish<'_>,
+        predecessor: Option<&Predecessor>,
     ) -> anyhow::Result<Self> {
         // Checked before anything is opened.
         let is_told = !told(&config.advertise, Some(config.listen.port().max(1)))?.is_empty();
         let is_found = !is_told && config.listen.ip().is_unspecified();
         let identity = state.identity()?;
         let store = Arc::new(GatewayStore::open(state)?);
-        let listener = hawser_net::bind::listen(config.listen)
-            .map_err(|error| not_listening(config.listen, &error))?;
+        let listen = predecessor.map_or(config.listen, |it| it.listen(config.listen));
+        let listener =
+            hawser_net::bind::listen(listen).map_err(|error| not_listening(listen, &error))?;
         let listen = listener.local_addr()?;
         let addresses = match is_told {
             true => told(&config.advertise, Some(listen.port()))?,
@@ -80,6 +82,7 @@ impl Door {
             },
             limits: limits(config),
             congestion: setup.config.session.congestion.name(),
+            predecessor: predecessor.map(Predecessor::to),
         };
         let admission = Arc::new(Enrolled {
             store: Arc::clone(&store),

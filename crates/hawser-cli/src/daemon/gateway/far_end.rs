@@ -19,14 +19,16 @@ use hawser_session::recorder::Recorder;
 use hawser_types::Instant;
 use tokio::sync::watch;
 
-use crate::daemon::Daemon;
 use crate::daemon::counters::flat;
 use crate::daemon::gateway::directory::OwnDirectory;
 use crate::daemon::gateway::door::{Door, InviteWish, watch_peers};
 use crate::daemon::gateway::front_door::{FrontDoor, ShownFront};
+use crate::daemon::gateway::packets::Packets;
 use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
 use crate::daemon::subject::{Subject, View};
+use crate::daemon::takeover::{Passed, Successor};
 use crate::daemon::web::Web;
+use crate::daemon::{Asked, Asking, Daemon};
 use crate::setup::{Setup, link_list};
 
 /// A daemon that clients come to.
@@ -42,8 +44,8 @@ pub(crate) struct FarEnd<'a> {
     pub(crate) command: &'a str,
     /// Counters that `hawser status` shows beside the port's.
     pub(crate) relay: Option<Arc<GatewayCounters>>,
-    /// Those of packets likewise.
-    pub(crate) packets: Option<Arc<PacketCounters>>,
+    /// Packets of clients, where they are carried.
+    pub(crate) packets: Option<Packets>,
     /// Where clients meet; its counters likewise.
     pub(crate) meeting: Option<Arc<MeetingPlace>>,
     /// The directory to serve beside; none without domains.
@@ -53,9 +55,8 @@ pub(crate) struct FarEnd<'a> {
 impl FarEnd<'_> {
     /// Opens the port, shows the invite, and hands every stream to `serve` until the daemon is
     /// asked to end. Then all sessions end in order.
-    pub(crate) async fn run(self, serve: impl Fn(Incoming)) -> anyhow::Result<()> {
-        let daemon = Daemon::start(self.state, self.role)?;
-        let web = Web::start(self.config.web, self.state, &daemon)?;
+    pub(crate) async fn run(self, daemon: &Daemon, serve: impl Fn(Incoming)) -> anyhow::Result<()> {
+        let web = Web::start(self.config.web, self.state, daemon)?;
         let (_monitor, links) = LinkMonitor::start()
             .await
             .context("can't follow the links")?;
@@ -64,7 +65,8 @@ impl FarEnd<'_> {
             // Each run of a receiver is for a sender of its own.
             always: self.role == Role::Receiver,
         };
-        let door = Door::open(self.setup, self.state, self.config, links.clone(), wish).await?;
+        let of = (self.setup, self.state, self.config);
+        let door = Door::open(of, links.clone(), wish, daemon.predecessor()).await?;
         let front = match self.role {
             Role::Gateway => FrontDoor::open(self.setup, self.state, self.config, &links).await?,
             _ => None,
@@ -80,7 +82,7 @@ impl FarEnd<'_> {
         daemon.show(GatewaySubject {
             gateway: Arc::downgrade(&gateway),
             relay: self.relay,
-            packets: self.packets,
+            packets: self.packets.as_ref().map(|it| it.exchange.counters()),
             meeting: self.meeting,
             front: front.as_ref().map(FrontDoor::shown),
             directory,
@@ -88,27 +90,96 @@ impl FarEnd<'_> {
             names: GatewayNames::of(self.setup),
         });
         tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
-        accept(&daemon, &gateway, serve).await;
+        // Handshakes of a service's own port are this process's.
+        let bound = front.as_ref().map(|_| "--front");
+        let mut asking = daemon.asking(bound);
+        let packets = self.packets.as_ref();
+        let successor = replaced(daemon, &gateway, &serve, (&mut asking, packets)).await;
+        if let Some(successor) = &successor {
+            serve_rest(&gateway, &serve, successor, &mut asking).await;
+        }
         tracing::info!("ending");
         gateway.close(END_PATIENCE).await;
         if let Some(front) = front {
             front.end(END_PATIENCE).await;
         }
         web.end().await;
-        Ok(())
+        if let Some(packets) = self.packets {
+            packets.end().await;
+        }
+        match successor {
+            Some(successor) => successor.outlive(asking.asked_to_end()).await,
+            None => Ok(()),
+        }
     }
 }
 
-async fn accept(daemon: &Daemon, gateway: &Gateway, serve: impl Fn(Incoming)) {
-    let ended = daemon.asked_to_end();
-    tokio::pin!(ended);
+/// Serves until the daemon is asked to end, which is none, or another process has taken over.
+async fn replaced(
+    daemon: &Daemon,
+    gateway: &Gateway,
+    serve: &impl Fn(Incoming),
+    (asking, packets): (&mut Asking<'_>, Option<&Packets>),
+) -> Option<Successor> {
+    loop {
+        match serve_until(gateway, serve, asking.next()).await? {
+            Asked::ToEnd => return None,
+            Asked::ToYield(takeover) => {
+                if let Some(packets) = packets {
+                    packets.suspend().await;
+                }
+                if let Some(successor) = daemon.hand_on(*takeover).await {
+                    return Some(successor);
+                }
+                packets.into_iter().for_each(Packets::resume);
+            }
+        }
+    }
+}
+
+/// Serves what is open until it ends, the limit has come, or the daemon is asked to end.
+async fn serve_rest(
+    gateway: &Gateway,
+    serve: &impl Fn(Incoming),
+    successor: &Successor,
+    asking: &mut Asking<'_>,
+) {
+    gateway.stop_listening();
+    let drained = async {
+        tokio::select! {
+            () = successor.drained(|| gateway.session_count() as u64) => {}
+            () = take_passed(successor, gateway) => {}
+            () = asking.asked_to_end() => {}
+        }
+    };
+    serve_until(gateway, serve, drained).await;
+}
+
+/// Serves streams until something has happened, which it returns; or none, if no more can come.
+async fn serve_until<T>(
+    gateway: &Gateway,
+    serve: &impl Fn(Incoming),
+    happening: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::pin!(happening);
     loop {
         tokio::select! {
-            () = &mut ended => return,
-            incoming = gateway.accept() => match incoming {
-                Some(incoming) => serve(incoming),
-                None => return,
-            },
+            happened = &mut happening => return Some(happened),
+            incoming = gateway.accept() => serve(incoming?),
+        }
+    }
+}
+
+/// Takes what came to the new process and is this one's, for ever.
+async fn take_passed(successor: &Successor, gateway: &Gateway) {
+    loop {
+        match successor.next().await {
+            Passed::Datagrams(datagrams) => gateway.take_datagrams(datagrams),
+            Passed::Join(connection, said) => {
+                if let Err(error) = gateway.take_join(connection, &said) {
+                    tracing::debug!(%error, "a connection that was passed on is of no use");
+                }
+            }
         }
     }
 }

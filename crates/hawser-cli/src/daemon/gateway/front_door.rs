@@ -82,6 +82,7 @@ impl FrontDoor {
             session: session.for_session(MAX_STREAMS),
             limits: limits.accept,
             congestion: session.congestion.name(),
+            predecessor: None,
         };
         let gateway = Gateway::start(gateway, vec![listener], Arc::new(Everybody))?;
         let gateway = Arc::new(gateway.following(links.clone()));

@@ -1,6 +1,6 @@
 //! Packets of a gateway's clients: the device, the way to the internet, and who has which address.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -20,7 +20,10 @@ use crate::daemon::guard::start_guard;
 /// Packets are carried for as long as this lives.
 pub(crate) struct Packets {
     pub(crate) exchange: Arc<Exchange>,
-    task: JoinHandle<()>,
+    addresses: Vec<IpNet>,
+    kind: ExitKind,
+    /// None while another process carries them.
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A device, and the way to the internet.
@@ -71,21 +74,50 @@ impl Packets {
         };
         let exchange = Arc::new(Exchange::new(pool, policy, keep));
         tracing::info!(device = begun.device, ?nets, "clients' packets are carried");
-        let task = tokio::spawn(carry(Arc::clone(&exchange), begun, (nets, kind)));
-        Ok(Some(Self { exchange, task }))
+        let carrying = carry(Arc::clone(&exchange), begun, (nets.clone(), kind));
+        let task = Mutex::new(Some(tokio::spawn(carrying)));
+        Ok(Some(Self {
+            exchange,
+            addresses: nets,
+            kind,
+            task,
+        }))
     }
 
     /// Ends it; when this returns, the system is as it was before.
-    pub(crate) async fn end(mut self) {
-        self.task.abort();
-        // What it has begun goes with it.
-        let _ = (&mut self.task).await;
+    pub(crate) async fn end(self) {
+        self.suspend().await;
+    }
+
+    /// Likewise until [`Self::resume`]: clients' packets are lost meanwhile.
+    pub(crate) async fn suspend(&self) {
+        let task = self.task().take();
+        if let Some(task) = task {
+            task.abort();
+            // What it has begun goes with it.
+            let _ = task.await;
+        }
+    }
+
+    /// Carries packets again.
+    pub(crate) fn resume(&self) {
+        let exchange = Arc::clone(&self.exchange);
+        let (addresses, kind) = (self.addresses.clone(), self.kind);
+        let carrying = async move {
+            let begun = begin_again(&addresses, kind).await;
+            carry(exchange, begun, (addresses, kind)).await;
+        };
+        *self.task() = Some(tokio::spawn(carrying));
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Packets {
     fn drop(&mut self) {
-        self.task.abort();
+        self.task().iter().for_each(JoinHandle::abort);
     }
 }
 

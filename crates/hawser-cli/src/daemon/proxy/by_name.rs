@@ -122,6 +122,7 @@ fn door(setup: &Setup, book: &Book, listener: TcpListener) -> anyhow::Result<Gat
             ..AcceptLimits::default()
         },
         congestion: session.congestion.name(),
+        predecessor: None,
     };
     let gateway = Gateway::start(config, vec![listener], Arc::new(book.clone()))?;
     Ok(gateway.taking_associations())

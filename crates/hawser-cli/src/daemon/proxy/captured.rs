@@ -11,6 +11,7 @@ use hawser_config::CaptureScope;
 use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
+use hawser_front::proxy::ProxyCounters;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::bind::own_mark;
@@ -55,7 +56,7 @@ pub(crate) struct Capturing<'a> {
 pub(crate) struct Captured {
     places: JoinHandle<()>,
     /// Takes what is redirected.
-    server: Option<JoinHandle<()>>,
+    server: Option<(JoinHandle<()>, Arc<ProxyCounters>)>,
 }
 
 impl Capturing<'_> {
@@ -73,7 +74,9 @@ impl Capturing<'_> {
             capture.set_rules(&self.rules.borrow())?;
             capture.set_local_prefixes(&particular_prefixes().await?)?;
             let redirected = redirect(&mut capture, dialer, settings, self.gateway).await?;
-            server = Some(tokio::spawn(redirected.run(std::future::pending())));
+            let counters = redirected.counters();
+            let serving = tokio::spawn(redirected.run(std::future::pending()));
+            server = Some((serving, counters));
         }
         let mut places = KernelPlaces::new(capture, self.director.clone())?;
         if let Some(servers) = self.discovered {
@@ -101,19 +104,28 @@ impl Capturing<'_> {
 }
 
 impl Captured {
-    /// Ends the capture. First new connections are no longer redirected; only then the port for
-    /// redirected ones closes.
-    pub(crate) async fn end(mut self) {
+    /// Ends the capture: new connections are no longer redirected. Those that were, and the port
+    /// for them, go on for as long as this lives.
+    pub(crate) async fn release(&mut self) {
         self.places.abort();
         // The programs in the kernel go with it.
         let _ = (&mut self.places).await;
+    }
+
+    /// How many connections that were redirected are open.
+    pub(crate) fn open(&self) -> u64 {
+        let counters = self
+            .server
+            .as_ref()
+            .map(|(_, counters)| counters.snapshot());
+        counters.map_or(0, |it| it.current)
     }
 }
 
 impl Drop for Captured {
     fn drop(&mut self) {
         self.places.abort();
-        self.server.iter().for_each(JoinHandle::abort);
+        self.server.iter().for_each(|(task, _)| task.abort());
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) type KillSwitchSince = watch::Receiver<Option<UnixTime>>;
 /// Packets are carried while this lives, whenever the gateway does that.
 pub(crate) struct CarriedPackets {
     task: JoinHandle<()>,
+    begin: watch::Sender<bool>,
     end: watch::Sender<bool>,
     are_carried: Option<watch::Receiver<CarriedFamilies>>,
 }
@@ -42,19 +43,25 @@ pub(crate) struct Senders {
 }
 
 impl CarriedPackets {
-    /// Begins as soon as a session is there. None where no packets are to be carried.
-    /// `kill_switch` says since when one is on.
+    /// Begins as soon as a session is there, and [`Self::begin`] was called. None where no packets
+    /// are to be carried. `kill_switch` says since when one is on. `is_succeeding`: another process
+    /// carries them until then.
     pub(crate) fn start(
         senders: Senders,
         client: Arc<Client>,
         links: Links,
         director: SharedDirector,
-        kill_switch: Option<KillSwitchSince>,
+        (kill_switch, is_succeeding): (Option<KillSwitchSince>, bool),
     ) -> Option<Self> {
         if !senders.machine && senders.lans.is_none() {
             return None;
         }
-        let (carried, are_carried) = watch::channel(CarriedFamilies::default());
+        let by_another = is_succeeding && senders.machine;
+        let (carried, are_carried) = watch::channel(CarriedFamilies {
+            v4: by_another,
+            v6: by_another,
+        });
+        let (begin, begun) = watch::channel(false);
         let (end, ended) = watch::channel(false);
         let are_carried = senders.machine.then_some(are_carried);
         let carrying = Carrying {
@@ -67,10 +74,16 @@ impl CarriedPackets {
             ended,
         };
         Some(Self {
-            task: tokio::spawn(carrying.run()),
+            task: tokio::spawn(carrying.run_from(begun)),
+            begin,
             end,
             are_carried,
         })
+    }
+
+    /// From now on this process carries them.
+    pub(crate) fn begin(&self) {
+        self.begin.send_replace(true);
     }
 
     /// Families whose routes lead to the tunnel; none where the machine's are not to.
@@ -96,6 +109,18 @@ struct Carrying {
 }
 
 impl Carrying {
+    async fn run_from(self, mut begun: watch::Receiver<bool>) {
+        let mut ended = self.ended.clone();
+        tokio::select! {
+            begun = begun.wait_for(|begun| *begun) => if begun.is_err() {
+                return;
+            },
+            _ = ended.wait_for(|ended| *ended) => return,
+        }
+        self.carried.send_replace(CarriedFamilies::default());
+        self.run().await;
+    }
+
     async fn run(mut self) {
         let mut complaint = String::new();
         loop {

@@ -75,7 +75,7 @@ struct Scene {
 
 impl Scene {
     async fn new(streams: &[u64]) -> Self {
-        let shared = State::new(Role::Gateway);
+        let shared = State::new(Role::Gateway, None);
         let (seconds, taken) = (Arc::<AtomicU64>::default(), Arc::default());
         let subject = Many {
             streams: streams.to_vec(),

@@ -107,6 +107,7 @@ impl Scene {
             session: Default::default(),
             limits: Default::default(),
             congestion: None,
+            predecessor: None,
         };
         let server = Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap();
         let server = Arc::new(server);

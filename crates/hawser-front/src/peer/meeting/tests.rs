@@ -58,6 +58,7 @@ fn settings(seed: u8) -> GatewayConfig {
         session: Default::default(),
         limits: Default::default(),
         congestion: None,
+        predecessor: None,
     }
 }
 

@@ -101,6 +101,7 @@ async fn gateway(address: &str) -> (Gateway, LinkMonitor) {
         session: SessionConfig::default(),
         limits: AcceptLimits::default(),
         congestion: None,
+        predecessor: None,
     };
     let gateway = Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap();
     (gateway.following(links), monitor)

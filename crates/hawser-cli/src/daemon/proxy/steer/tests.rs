@@ -39,6 +39,7 @@ impl Stage {
             config_file: ConfigFile::resolve(config.map(|_| path), &state, true),
             state,
             is_at_terminal: false,
+            is_taking_over: false,
         };
         let links = [link(2, "dsl"), link(3, "lte")];
         let (_, links) = watch::channel(Arc::new(links.to_vec()));

@@ -51,6 +51,7 @@ fn alice(folder: &tempfile::TempDir) -> (Arc<Shared>, HostNameAt) {
         session: Default::default(),
         limits: Default::default(),
         congestion: None,
+        predecessor: None,
     };
     let door = Gateway::start(door, Vec::new(), Arc::new(book.clone())).unwrap();
     let starts = Starts {

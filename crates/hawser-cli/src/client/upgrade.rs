@@ -1,0 +1,25 @@
+//! `hawser upgrade`: a new process takes over from the running daemon.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use hawser_control::{Request, Response};
+
+use super::ask::Conversation;
+use crate::args::UpgradeArgs;
+use crate::setup::{Setup, show};
+
+/// Has the daemon replaced, and waits until the new process serves.
+pub(crate) async fn run(setup: &Setup, args: &UpgradeArgs) -> anyhow::Result<()> {
+    let mut daemon = Conversation::with_daemon(&setup.state).await?;
+    let request = Request::Upgrade { limit: args.limit };
+    match daemon.ask_for(PATIENCE, &request).await? {
+        Response::Upgraded { process_id } => show(&format!(
+            "process {process_id} has taken over; what was open before goes on until it ends\n"
+        )),
+        _ => bail!("the daemon gives another answer than was asked for"),
+    }
+}
+
+/// The new process connects to a gateway before it takes over.
+const PATIENCE: Duration = Duration::from_secs(30);

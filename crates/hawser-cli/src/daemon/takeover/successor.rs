@@ -1,0 +1,295 @@
+//! The new process, as the old one sees it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use hawser_net::takeover::{Datagrams, Join, Left, Message, Pipe, listening, pair};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::Wanted;
+use crate::args::TAKING_OVER;
+use crate::daemon::service;
+
+/// A new process that waits for what only one can have.
+pub(crate) struct Takeover {
+    successor: Successor,
+    answer: oneshot::Sender<Result<u32, String>>,
+}
+
+/// A new process serves, and whoever asked does not know it yet.
+pub(in crate::daemon) struct Served {
+    successor: Successor,
+    pub(in crate::daemon) process_id: u32,
+    answer: oneshot::Sender<Result<u32, String>>,
+}
+
+/// There is no new process after all, and whoever asked does not know it yet.
+pub(in crate::daemon) struct Failed {
+    error: anyhow::Error,
+    answer: oneshot::Sender<Result<u32, String>>,
+}
+
+/// A new process that serves.
+pub(crate) struct Successor {
+    pipe: Pipe,
+    process: Child,
+    deadline: Instant,
+}
+
+/// What came to the new process and is this one's.
+pub(crate) enum Passed {
+    /// A connection that joins a session, and what it has said.
+    Join(OwnedFd, Join),
+    /// Datagrams.
+    Datagrams(Datagrams),
+}
+
+impl Takeover {
+    /// Starts the program anew, and waits until it is ready but for what only one process can have.
+    /// None if that fails, which whoever asked is told.
+    pub(in crate::daemon) async fn begin(
+        wanted: Wanted,
+        listen: Option<SocketAddr>,
+        lock: BorrowedFd<'_>,
+    ) -> Option<Self> {
+        let Wanted { limit, answer } = wanted;
+        match Successor::start(listen, lock, limit).await {
+            Ok(successor) => Some(Self { successor, answer }),
+            Err(error) => {
+                tracing::warn!("no upgrade: {error:#}");
+                let _ = answer.send(Err(format!("{error:#}")));
+                None
+            }
+        }
+    }
+
+    /// What only one process can have is given up. Waits until the new process serves. Else it has
+    /// ended when this returns, and whoever asked is yet to be told.
+    pub(in crate::daemon) async fn complete(self) -> Result<Served, Failed> {
+        let Self {
+            mut successor,
+            answer,
+        } = self;
+        match successor.serves().await {
+            Ok(()) => {
+                let process_id = successor.process.id().unwrap_or_default();
+                Ok(Served {
+                    successor,
+                    process_id,
+                    answer,
+                })
+            }
+            Err(error) => {
+                let _ = successor.process.start_kill();
+                let _ = successor.process.wait().await;
+                Err(Failed { error, answer })
+            }
+        }
+    }
+}
+
+impl Served {
+    /// Whoever asked is told.
+    pub(in crate::daemon) fn tell(self) -> Successor {
+        let process_id = self.process_id;
+        tracing::info!(process_id, "another process has taken over");
+        let _ = self.answer.send(Ok(process_id));
+        self.successor
+    }
+}
+
+impl Failed {
+    /// Whoever asked is told.
+    pub(in crate::daemon) fn tell(self) {
+        let problem = format!("{:#}", self.error);
+        tracing::error!("no upgrade: {problem}");
+        let _ = self.answer.send(Err(problem));
+    }
+}
+
+impl Successor {
+    async fn start(
+        listen: Option<SocketAddr>,
+        lock: BorrowedFd<'_>,
+        limit: Duration,
+    ) -> anyhow::Result<Self> {
+        let (pipe, end) = pair().context("can't make a pair of sockets")?;
+        let program = program()?;
+        let process = Command::new(&program)
+            .args(arguments(env::args_os().skip(1)))
+            .stdin(Stdio::from(end))
+            // It is for this process.
+            .env_remove("WATCHDOG_PID")
+            .spawn()
+            .with_context(|| format!("can't run {}", program.display()))?;
+        let deadline = Instant::now() + limit;
+        let mut successor = Self {
+            pipe,
+            process,
+            deadline,
+        };
+        let prepared = successor.prepare(listen, lock).await;
+        if prepared.is_err() {
+            let _ = successor.process.start_kill();
+        }
+        prepared.map(|()| successor)
+    }
+
+    async fn prepare(
+        &mut self,
+        listen: Option<SocketAddr>,
+        lock: BorrowedFd<'_>,
+    ) -> anyhow::Result<()> {
+        let listeners = listening().context("can't list the listening sockets")?;
+        let giving = async {
+            for socket in &listeners {
+                let socket = Some(socket.as_fd());
+                self.pipe.send(&Message::Listener, socket).await?;
+            }
+            self.pipe.send(&Message::Lock, Some(lock)).await?;
+            self.pipe.send(&Message::Begin(listen), None).await
+        };
+        // Where it has ended, that tells more.
+        let _ = timeout(PATIENCE, giving).await;
+        self.hears(&Message::Yield, START_PATIENCE).await
+    }
+
+    async fn serves(&mut self) -> anyhow::Result<()> {
+        let _ = self.pipe.send(&Message::Yielded, None).await;
+        self.hears(&Message::Ready, PATIENCE).await
+    }
+
+    /// Waits for a message of the new process.
+    async fn hears(&mut self, expected: &Message, patience: Duration) -> anyhow::Result<()> {
+        match timeout(patience, self.pipe.receive()).await {
+            Ok(Ok(Some((message, _)))) if message == *expected => Ok(()),
+            Ok(Ok(None)) => {
+                let status = timeout(PATIENCE, self.process.wait()).await;
+                let status = status.map_or_else(|_| "?".to_owned(), |it| shown(it.ok()));
+                bail!("the new process has ended ({status}); its log says why")
+            }
+            Ok(Ok(Some(_))) => bail!("the new process says something else than was expected"),
+            Ok(Err(error)) => Err(error).context("the new process can't be heard"),
+            Err(_) => bail!(
+                "the new process is not ready after {} s",
+                patience.as_secs()
+            ),
+        }
+    }
+
+    /// Waits for what came to the new process and is this one's; for ever, once that has ended.
+    pub(crate) async fn next(&self) -> Passed {
+        loop {
+            match self.pipe.receive().await {
+                Ok(Some((Message::Join(said), Some(connection)))) => {
+                    return Passed::Join(connection, said);
+                }
+                Ok(Some((Message::Datagrams(datagrams), _))) => {
+                    return Passed::Datagrams(datagrams);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Waits until nothing is open any more, as `open` counts it, or the limit has come. The new
+    /// process is told about it meanwhile.
+    pub(crate) async fn drained(&self, open: impl Fn() -> u64) {
+        loop {
+            let open = open();
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let seconds = left.as_secs();
+            let _ = self
+                .pipe
+                .try_send(&Message::Left(Left { open, seconds }), None);
+            if open == 0 {
+                return tracing::info!("all that was open here has ended");
+            }
+            if left.is_zero() {
+                return tracing::warn!(open, "the limit has come: what is still open ends");
+            }
+            tokio::time::sleep(LOOK_EVERY.min(left)).await;
+        }
+    }
+
+    /// Waits for the end of the new process where no service manager does: a shell or a container
+    /// waits for this one. `asked` resolves when this process is asked to end; so is the new one.
+    pub(crate) async fn outlive(self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let Self {
+            pipe, mut process, ..
+        } = self;
+        // The new one sees that nothing is served here any more.
+        drop(pipe);
+        if service::is_managed() {
+            return Ok(());
+        }
+        let status = tokio::select! {
+            status = process.wait() => status,
+            () = asked => {
+                let id = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+                let _ = id.map(|id| kill_process(id, Signal::TERM));
+                process.wait().await
+            }
+        };
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            status => Err(anyhow!(
+                "the process that has taken over: {}",
+                shown(status.ok())
+            )),
+        }
+    }
+}
+
+fn shown(status: Option<ExitStatus>) -> String {
+    status.map_or_else(|| "?".to_owned(), |status| status.to_string())
+}
+
+/// The program, as it is now in the place where this one came from.
+fn program() -> anyhow::Result<PathBuf> {
+    let path = env::current_exe().context("can't find this program")?;
+    // So the kernel marks one that was replaced (proc_pid_exe(5)).
+    let bytes = path.as_os_str().as_bytes();
+    let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
+    Ok(PathBuf::from(OsString::from_vec(bytes.to_vec())))
+}
+
+/// This process's arguments, for one that takes over.
+fn arguments(own: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let flag = format!("--{TAKING_OVER}");
+    let others = own.filter(|it| it != OsStr::new(&flag));
+    [OsString::from(&flag)].into_iter().chain(others).collect()
+}
+
+/// The new process connects to a gateway meanwhile.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// For what takes no time but the system's.
+const PATIENCE: Duration = Duration::from_secs(6);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_is_given_once() {
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let first = arguments(words(&["up", "--listen", "[::1]:0"]).into_iter());
+        assert_eq!(
+            first,
+            words(&["--taking-over", "up", "--listen", "[::1]:0"])
+        );
+        assert_eq!(arguments(first.clone().into_iter()), first);
+    }
+}
