@@ -10,11 +10,13 @@ mod join;
 mod join_error;
 mod join_port;
 mod keeper;
+mod link_statuses;
 mod reach;
 mod relay;
 mod rest;
 mod rules;
 mod scheduler;
+mod sessions;
 mod shared;
 mod shared_port;
 mod status;
@@ -22,33 +24,37 @@ mod transport;
 mod unreachable;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_channels::BackOff;
-use hawser_session::{CloseReason, OpenError, SessionSnapshot};
-use hawser_types::{ByteCount, StreamGroup, StreamId};
+use futures_util::future::join_all;
+use hawser_session::{OpenError, SessionSnapshot};
+use hawser_types::{StreamGroup, StreamId};
 use tokio::sync::watch;
 
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::host_port::HostPort;
 use crate::links::Link;
+use crate::session::SessionHandle;
 use crate::stream::BondStream;
 pub use config::ClientConfig;
-use first::First;
 pub use first::FirstConnection;
 pub use join_port::JoinPort;
+pub use link_statuses::LinkStatus;
 pub use relay::Relay;
-pub use shared::LinkStatus;
+use sessions::{end_in_order, has_answered};
 use shared::{Shared, State};
 pub use shared_port::SharedPort;
 
 /// A client of one gateway. It connects by itself, again when the session is lost, until it is
 /// closed or dropped.
+///
+/// A gateway that is about to be replaced asks its clients to begin another session. What is opened
+/// goes there as soon as it is admitted; streams that are open end in the session before.
 #[derive(Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -126,8 +132,14 @@ impl Client {
         let port = first.as_ref().map(|first| Arc::clone(&first.port));
         let shared = Shared::new(config, links, congestion, port, (enrolling, once));
         let shared = Arc::new(shared);
-        let task = tokio::spawn(run(Arc::clone(&shared), first));
+        let task = tokio::spawn(sessions::run(Arc::clone(&shared), first));
         Self { shared, task }
+    }
+
+    /// The sessions that live: the current one, and those before it that still serve streams.
+    pub fn sessions(&self) -> Vec<SessionHandle> {
+        let sessions = self.shared.sessions().into_iter();
+        sessions.map(SessionHandle::new).collect()
     }
 
     /// Opens a stream; its first chunk carries `metadata`. Waits for a session for a while.
@@ -142,9 +154,15 @@ impl Client {
         group: StreamGroup,
         metadata: Bytes,
     ) -> Result<BondStream, OpenStreamError> {
-        let driver = self.ready(OPEN_TIMEOUT).await?;
-        let id = driver.open_stream(group, metadata)?;
-        Ok(BondStream::new(driver, id, Bytes::new()))
+        loop {
+            let driver = self.ready(OPEN_TIMEOUT).await?;
+            match driver.open_stream(group, metadata.clone()) {
+                Ok(id) => return Ok(BondStream::new(driver, id, Bytes::new())),
+                // Another session took its place this very moment.
+                Err(_) if driver.is_superseded() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// True if the gateway takes datagrams; `None` while that is not known.
@@ -205,7 +223,7 @@ impl Client {
             loop {
                 let driver = self.ready(Duration::MAX).await?;
                 let mut changes = driver.changes();
-                while driver.closed().is_none() {
+                while driver.closed().is_none() && !driver.is_superseded() {
                     if condition(&driver) {
                         return Ok(());
                     }
@@ -216,7 +234,7 @@ impl Client {
                 if driver.was_refused() {
                     return Err(OpenStreamError::NotAdmitted);
                 }
-                // Cut off before the answer: the next session asks again.
+                // Cut off before the answer, or left: the next session asks again.
                 tokio::task::yield_now().await;
             }
         };
@@ -226,19 +244,23 @@ impl Client {
         }
     }
 
-    /// The next stream that the gateway opens; `None` once the client is closed.
+    /// The next stream that the gateway opens, also in a session that the client has moved on from;
+    /// `None` once the client is closed.
     pub async fn accept(&self) -> Option<BondStream> {
         loop {
-            let driver = match self.ready(Duration::MAX).await {
-                Ok(driver) => driver,
-                Err(_) => return None,
-            };
-            let next = std::future::poll_fn(|cx| driver.poll_incoming(cx)).await;
-            if let Some(id) = next {
-                let opening = driver.with(|session, _| session.peer_metadata(id));
-                return Some(BondStream::new(driver, id, opening.unwrap_or_default()));
+            let mut current = self.shared.current.subscribe();
+            if self.ready(Duration::MAX).await.is_err() {
+                return None;
             }
-            tokio::task::yield_now().await;
+            let sessions = self.shared.sessions();
+            let incoming = std::future::poll_fn(|cx| poll_incoming(&sessions, cx));
+            tokio::select! {
+                (driver, id) = incoming => {
+                    let opening = driver.with(|session, _| session.peer_metadata(id));
+                    return Some(BondStream::new(driver, id, opening.unwrap_or_default()));
+                }
+                _ = current.changed() => {}
+            }
         }
     }
 
@@ -253,7 +275,8 @@ impl Client {
             State::Connecting(problem) => problem.map(|text| text.to_string()),
             _ => None,
         };
-        let links = self.shared.lock_keepers().values().cloned().collect();
+        let statuses = self.shared.lock_statuses().by_link().clone();
+        let links = statuses.into_values().collect();
         ClientSnapshot {
             session,
             problem,
@@ -276,7 +299,7 @@ impl Client {
     /// Sends a datagram that is not sealed from the UDP sockets of the association, by every link
     /// that may lead there. Sends nothing while there are no such sockets.
     pub fn send_unsealed(&self, remote: SocketAddr, bytes: &[u8]) {
-        let endpoint = self.shared.lock_endpoint().clone();
+        let endpoint = self.shared.lock_endpoint().upgrade();
         if let Some(endpoint) = endpoint {
             endpoint.send_unsealed(remote, bytes);
         }
@@ -290,8 +313,11 @@ impl Client {
         let Some(port) = driver.datagram_port() else {
             return Vec::new();
         };
-        let keepers = self.shared.lock_keepers();
-        let remotes = keepers.values().filter_map(|status| status.remote);
+        let statuses = self.shared.lock_statuses();
+        let remotes = statuses
+            .by_link()
+            .values()
+            .filter_map(|status| status.remote);
         let at = |remote: SocketAddr| SocketAddr::new(remote.ip().to_canonical(), port);
         let addresses: BTreeSet<SocketAddr> = remotes.map(at).collect();
         addresses.into_iter().collect()
@@ -311,21 +337,16 @@ impl Client {
         }
     }
 
-    /// Ends the session in order: what was written still arrives, within `patience`.
+    /// Ends the session in order, and those before it that are left: what was written still
+    /// arrives, within `patience`.
     pub async fn close(&self, patience: Duration) {
         let state = self.shared.current.send_replace(State::Closed);
+        let mut sessions = self.shared.left();
         if let State::Running(driver) = state {
-            driver.close(0);
-            let mut changes = driver.changes();
-            let _ = tokio::time::timeout(patience, async {
-                while driver.closed().is_none() && changes.changed().await.is_ok() {}
-                // The last acknowledgements go out.
-                tokio::time::sleep(LAST_WORDS).await;
-            })
-            .await;
-            // What the far end still keeps open ends here.
-            driver.abort();
+            sessions.push(driver);
         }
+        let ending = sessions.iter().map(|driver| end_in_order(driver, patience));
+        join_all(ending).await;
     }
 
     async fn ready(&self, patience: Duration) -> Result<Driver, OpenStreamError> {
@@ -352,90 +373,16 @@ impl Drop for Client {
     }
 }
 
-/// True if anything has come from the gateway in this session.
-fn has_answered(driver: &Driver) -> bool {
-    let channels = driver.snapshot(0).channels;
-    driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
-}
-
-/// Begins a session on the connection that is there, or else on a new one.
-async fn begin_session(shared: &Arc<Shared>, begun: Option<FirstConnection>) -> First {
-    match begun.and_then(|it| first::on(shared, it)) {
-        Some(first) => first,
-        None => unreachable::connect(shared).await,
+/// The next stream that the gateway has opened in one of these sessions. Waits for ever where all
+/// are over.
+fn poll_incoming(sessions: &[Driver], cx: &mut Context<'_>) -> Poll<(Driver, StreamId)> {
+    for driver in sessions {
+        if let Poll::Ready(Some(id)) = driver.poll_incoming(cx) {
+            return Poll::Ready((driver.clone(), id));
+        }
     }
+    Poll::Pending
 }
 
-/// Keeps a session running for as long as the client lives.
-async fn run(shared: Arc<Shared>, mut begun: Option<FirstConnection>) {
-    let seed = RandomState::new().hash_one(0);
-    let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
-    loop {
-        let first = begin_session(&shared, begun.take()).await;
-        let driver = first.driver.clone();
-        let published = shared.current.send_if_modified(|state| {
-            let open = !matches!(state, State::Closed);
-            if open {
-                *state = State::Running(driver.clone());
-            }
-            open
-        });
-        if !published {
-            return;
-        }
-        keeper::keep(&shared, first).await;
-        shared.note_enrolment(&driver);
-        if matches!(*shared.current.borrow(), State::Closed) {
-            // As it was asked to.
-            return;
-        }
-        if shared.once && (driver.was_refused() || shared.was_admitted(&driver)) {
-            shared.current.send_replace(State::Closed);
-            return;
-        }
-        let reason = driver.closed();
-        let refused = driver.was_refused();
-        let problem: Arc<str> = if refused {
-            REFUSED.into()
-        } else {
-            match reason {
-                Some(CloseReason::Peer(_)) => "it ended the session".into(),
-                Some(CloseReason::LimitExceeded(_)) => "the session came to a limit".into(),
-                _ if shared.was_forgotten(&driver) => FORGOTTEN.into(),
-                _ => "every link to it was lost".into(),
-            }
-        };
-        let session = driver.id();
-        tracing::warn!(%session, ?reason, %problem,
-            "the session with the gateway is over, its open connections are closed");
-        let goes_on = shared.current.send_if_modified(|state| {
-            let open = !matches!(state, State::Closed);
-            if open {
-                *state = State::Connecting(Some(problem));
-            }
-            open
-        });
-        if !goes_on {
-            return;
-        }
-        if has_answered(&driver) {
-            back_off.reset();
-        }
-        // A gateway without room ends sessions before it answers in them.
-        let pause = match refused {
-            true => back_off.with_jitter(REFUSED_PAUSE),
-            false => back_off.next_pause(),
-        };
-        tokio::time::sleep(pause).await;
-    }
-}
-
-/// The problem of a client whose key the gateway does not admit.
-const FORGOTTEN: &str = "the gateway does not know it any more, as after a restart";
-const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
 /// Time for which opening a stream waits for a session.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-const LAST_WORDS: Duration = Duration::from_millis(20);
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
-const REFUSED_PAUSE: Duration = Duration::from_secs(5);

@@ -237,8 +237,30 @@ impl Driver {
         self.shared.lock().session.lost_segment(link)
     }
 
+    /// True if the gateway asks the client to go on in another session.
+    pub(crate) fn is_going_away(&self) -> bool {
+        self.shared.lock().session.is_going_away()
+    }
+
+    /// The client goes on in another session. Streams of this one go on as well.
+    pub(crate) fn supersede(&self) {
+        self.shared.lock().superseded = true;
+        self.shared.tell_change();
+    }
+
+    /// True if the client goes on in another session.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.shared.lock().superseded
+    }
+
+    /// True if a stream is open.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.snapshot(0).stream_count > 0
+    }
+
     /// Changes whenever a channel comes or goes, another number of them is wanted, grants or
-    /// enrolments arrive, or the session ends.
+    /// enrolments arrive, the gateway goes away, another session takes the place of this one, or
+    /// the session ends.
     pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.shared.changes()
     }

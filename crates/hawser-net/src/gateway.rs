@@ -7,6 +7,7 @@ mod config;
 mod first_words;
 mod further;
 mod further_links;
+mod going;
 mod half_open;
 mod joining;
 mod limits;
@@ -383,6 +384,17 @@ impl Gateway {
                 end_soon(&entry.driver, 0);
             }
         }
+    }
+
+    /// This gateway is about to be replaced: asks the client of every session, also of those that
+    /// begin from now on, to begin another one by connecting anew. Whoever accepts connections at
+    /// these addresses by then gets that. Everything else goes on: streams that are open, and those
+    /// that clients still open here, are served. A session in which no stream has been open for
+    /// some seconds is ended in order, as a client of an older version does not move by itself.
+    ///
+    /// [`Gateway::session_count`] says how many are left.
+    pub fn go_away(&self) {
+        self.shared.going_away.send_replace(true);
     }
 
     /// Stops accepting, and ends every session in order, within `patience`.

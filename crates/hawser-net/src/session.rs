@@ -80,6 +80,18 @@ impl SessionHandle {
         }
     }
 
+    /// Waits until this session is not the one to use: the [`Client`](crate::client::Client) that
+    /// began it goes on in another one, or it is over. Streams that are open in it go on in the
+    /// first case; one that would stay open for long is better opened anew.
+    pub async fn superseded(&self) {
+        let mut changes = self.driver.changes();
+        while !self.driver.is_superseded() && self.driver.closed().is_none() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Returns why the session is over; `None` while it is not.
     pub fn end(&self) -> Option<ConnectionError> {
         self.driver.end()

@@ -47,6 +47,8 @@ pub enum Event {
     SegmentsLost(ChannelId, LostSegment),
     /// The client takes connections of this gateway's at this TCP port.
     JoinsAccepted(u16),
+    /// The gateway asks this client to begin another session, and to open streams there.
+    GoingAway,
     /// The client begins an association with the keys of this channel, whose number is used up by
     /// that. One that was to come before and has not is not to be expected any more.
     AssociationExpected(ChannelId),

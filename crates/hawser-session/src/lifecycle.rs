@@ -12,6 +12,8 @@ pub(crate) struct Lifecycle {
     survive: Duration,
     /// Time of the next look at channels with data in flight.
     look_at: Option<Instant>,
+    /// The gateway has asked the client to go on in another session.
+    going_away: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,7 @@ impl Lifecycle {
             lonely_since: Some(now),
             survive,
             look_at: None,
+            going_away: false,
         }
     }
 
@@ -68,6 +71,19 @@ impl Lifecycle {
         if let Stage::Closing { told, .. } = &mut self.stage {
             *told = true;
         }
+    }
+
+    /// Notes that the client is asked to go on in another session. True if it was not before, and
+    /// the session is open.
+    pub(crate) fn begin_to_go_away(&mut self) -> bool {
+        let is_news = self.is_open() && !self.going_away;
+        self.going_away |= is_news;
+        is_news
+    }
+
+    /// True if the client is asked to go on in another session.
+    pub(crate) fn is_going_away(&self) -> bool {
+        self.going_away
     }
 
     /// Ends the session. True if it was not over.

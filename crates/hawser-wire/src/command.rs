@@ -97,6 +97,9 @@ pub enum Command {
         /// Transport choice for the gateway's chunks.
         transport: TransportChoice,
     },
+    /// The gateway asks the client to begin another session, by connecting anew, and to open
+    /// streams there from now on. Streams that are open are served to their end.
+    GoingAway,
 }
 
 /// Properties that each side announces.
@@ -221,6 +224,7 @@ impl Command {
                 put_associate(value, *channel, *transport);
                 ASSOCIATE
             }
+            Self::GoingAway => GOING_AWAY,
         }
     }
 
@@ -284,6 +288,7 @@ impl Command {
                 channel: ChannelId::new(take_varint_u32(input, "associate")?),
                 transport: TransportChoice::read(take_varint(input, "associate")?)?,
             },
+            GOING_AWAY => Self::GoingAway,
             _ if kind & CRITICAL != 0 => {
                 return Err(Malformed::new("command", MalformedReason::UnknownCritical));
             }
@@ -468,6 +473,7 @@ const RESET_SENDING: u8 = 0x0c;
 const CLOSE_REASON: u8 = 0x0d;
 const SCHEDULER: u8 = 0x0e;
 const ACCEPTS_JOINS: u8 = 0x0f;
+const GOING_AWAY: u8 = 0x10;
 
 const FLAG_PLAIN: u64 = 0x01;
 const FLAG_DATAGRAMS: u64 = 0x02;

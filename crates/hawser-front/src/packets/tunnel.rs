@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::client::{Client, OpenStreamError};
+use hawser_net::session::SessionHandle;
 use hawser_net::stream::{BondStream, PacketSink, RecvStream, ResetByPeer, SendStream};
 use hawser_net::tun::{Tun, TunMemory};
 use hawser_tunnel::packet::PacketView;
@@ -78,6 +79,28 @@ impl PacketTunnel {
         self.terms
     }
 
+    /// Waits until the client goes on in another session, and opens a tunnel there that has the
+    /// same addresses. Until there is one, packets go on in the session before. Never ends where
+    /// the session is over.
+    async fn open_beside(
+        client: &Arc<Client>,
+        wish: Wish,
+        terms: Terms,
+        session: SessionHandle,
+    ) -> Self {
+        session.superseded().await;
+        while session.end().is_none() {
+            match Self::open(client, wish).await {
+                Ok(next) if lost(terms, next.terms).is_empty() => return next,
+                // The addresses may still belong to the gateway that is being replaced.
+                Ok(_) => tracing::debug!("the next session has no such addresses yet"),
+                Err(error) => tracing::debug!(%error, "there is no tunnel in the next session yet"),
+            }
+            sleep(BESIDE_PAUSE).await;
+        }
+        std::future::pending().await
+    }
+
     /// Carries the packets of `tun`, over one session after the other, until it can go on no
     /// longer. Questions for names that go to the gateway's inner address are answered here.
     pub async fn carry(self, tun: Tun, names: Arc<NameStub>) -> TunnelError {
@@ -88,31 +111,37 @@ impl PacketTunnel {
             terms,
             wish,
         } = self;
-        let mut stream = Some(stream);
+        let (mut stream, mut next) = (Some(stream), None);
         let mut granted = terms;
         loop {
             if let Some(stream) = stream.take() {
+                let session = SessionHandle::of(&stream);
                 let (receive, send) = stream.into_split();
                 let sink = Arc::new(Device {
                     tun: Arc::clone(&tun),
                     terms: granted,
                 });
                 let _place = send.place_packets(&terms.of_client(), sink);
-                tokio::select! {
+                next = tokio::select! {
                     error = up(&tun, &send, &names, granted) => return TunnelError::Device(error),
-                    error = down(&tun, receive, granted) => tracing::debug!(%error, "a tunnel is over"),
-                }
+                    error = down(&tun, receive, granted) => {
+                        tracing::debug!(%error, "a tunnel is over");
+                        None
+                    }
+                    next = Self::open_beside(&client, wish, terms, session) => Some(next),
+                };
             }
-            let again = tokio::select! {
-                // What is sent meanwhile would only be late.
-                error = discard(&tun) => return TunnelError::Device(error),
-                again = Self::open(&client, wish) => again,
+            let again = match next.take() {
+                Some(next) => Ok(next),
+                None => tokio::select! {
+                    // What is sent meanwhile would only be late.
+                    error = discard(&tun) => return TunnelError::Device(error),
+                    again = Self::open(&client, wish) => again,
+                },
             };
             match again {
                 Ok(again) => {
-                    let now = again.terms.of_client();
-                    let lost = terms.of_client().into_iter().filter(|it| !now.contains(it));
-                    let lost: Vec<_> = lost.map(|it| it.to_string()).collect();
+                    let lost = lost(terms, again.terms);
                     if !lost.is_empty() {
                         return TunnelError::AddressLost(lost.join(" and "));
                     }
@@ -139,6 +168,14 @@ impl PacketTunnel {
             }
         }
     }
+}
+
+/// The addresses of a client that are not among those it has now.
+fn lost(before: Terms, now: Terms) -> Vec<String> {
+    let now = now.of_client();
+    let lost = before.of_client().into_iter();
+    let lost = lost.filter(|it| !now.contains(it));
+    lost.map(|it| it.to_string()).collect()
 }
 
 /// Carries what the machine sends; ends with the device.
@@ -250,3 +287,5 @@ fn refusal(error: &std::io::Error) -> TunnelError {
 }
 
 const PAUSE: Duration = Duration::from_millis(250);
+/// Nothing waits for it: the tunnel of the session before carries packets.
+const BESIDE_PAUSE: Duration = Duration::from_millis(500);

@@ -23,7 +23,8 @@ use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, relay};
 use crate::transport::DialError;
 
-/// Says at the gateway that this host may be met there, for as long as it is polled.
+/// Says at the gateway that this host may be met there, for as long as it is polled. Where the
+/// client goes on in another session, it is said there at once.
 pub(super) async fn be_met(gateway: Arc<Client>) {
     let mut pause = FIRST_PAUSE;
     let mut said = None;
@@ -33,8 +34,14 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
             Ok(mut stream) => {
                 tracing::info!("hosts that are known by name may be met at the gateway");
                 said = None;
-                // It ends with the session.
-                let _ = stream.read_u8().await;
+                let session = stream.session();
+                tokio::select! {
+                    // It ends with the session.
+                    _ = stream.read_u8() => {}
+                    () = session.superseded() => if session.end().is_none() {
+                        continue;
+                    },
+                }
                 None
             }
             Err(error) => Some(error),
@@ -129,9 +136,15 @@ impl fmt::Debug for ThroughGateway {
     }
 }
 
+/// Passes bytes on until the connection ends. Where the client goes on in another session, it is
+/// broken off: the hosts' session makes another one, which goes there, and loses nothing.
 async fn pass(stream: Bonded, local: TcpStream) {
+    let session = stream.session();
     let (options, counters) = (RelayOptions::default(), RelayCounters::default());
-    relay(stream.into(), local.into(), &options, &counters).await;
+    tokio::select! {
+        _ = relay(stream.into(), local.into(), &options, &counters) => {}
+        () = session.superseded() => {}
+    }
 }
 
 pub(super) fn why(error: DialError) -> &'static str {

@@ -19,6 +19,7 @@ use crate::host_port::HostPort;
 /// Runs until the session ends.
 pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
     let keeper = Keeper {
+        endpoint: None,
         begun_at: Vec::new(),
         has_told_failure: false,
         shared,
@@ -30,6 +31,8 @@ pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
 struct Keeper {
     shared: Arc<Shared>,
     driver: Driver,
+    /// The sockets, which are there while any session holds them.
+    endpoint: Option<Arc<AssociationEndpoint>>,
     /// Where the gateway was when the association began.
     begun_at: Vec<SocketAddr>,
     /// True once the log has said that no association with the other host comes about.
@@ -194,9 +197,11 @@ impl Keeper {
             known.truncate(MAX_REMOTES);
             return Ok(known);
         }
-        let keepers = self.shared.lock_keepers().clone();
-        let used = keepers.values().filter_map(|status| status.remote);
-        let mut all: Vec<SocketAddr> = used.collect();
+        let mut all: Vec<SocketAddr> = {
+            let statuses = self.shared.lock_statuses();
+            let links = statuses.by_link().values();
+            links.filter_map(|status| status.remote).collect()
+        };
         let candidates = self.shared.candidates(&self.shared.usable_links());
         all.extend(candidates.all().await);
         if all.is_empty() {
@@ -213,7 +218,7 @@ impl Keeper {
     }
 
     /// Has a socket on every link that may be used, and on no other.
-    fn take_places(&self, remotes: &[SocketAddr]) -> Result<Arc<AssociationEndpoint>, String> {
+    fn take_places(&mut self, remotes: &[SocketAddr]) -> Result<Arc<AssociationEndpoint>, String> {
         // A session through a relay has a socket on every link: the far end's address is not known
         // yet.
         let locals = match self.shared.config.relay {
@@ -232,15 +237,19 @@ impl Keeper {
     }
 
     /// The endpoint with the sockets on the links, which begins when it is first needed.
-    fn endpoint(&self) -> Result<Arc<AssociationEndpoint>, String> {
-        let mut endpoint = self.shared.lock_endpoint();
-        if let Some(endpoint) = &*endpoint {
-            return Ok(Arc::clone(endpoint));
-        }
-        let new = AssociationEndpoint::bind_sealed(&[], 0);
-        let new = Arc::new(new.map_err(|error| error.to_string())?);
-        *endpoint = Some(Arc::clone(&new));
-        Ok(new)
+    fn endpoint(&mut self) -> Result<Arc<AssociationEndpoint>, String> {
+        let mut shared = self.shared.lock_endpoint();
+        let endpoint = match shared.upgrade() {
+            Some(endpoint) => endpoint,
+            None => {
+                let new = AssociationEndpoint::bind_sealed(&[], 0);
+                let new = Arc::new(new.map_err(|error| error.to_string())?);
+                *shared = Arc::downgrade(&new);
+                new
+            }
+        };
+        self.endpoint = Some(Arc::clone(&endpoint));
+        Ok(endpoint)
     }
 
     fn places(&self, remotes: &[SocketAddr]) -> Vec<Local> {
@@ -264,8 +273,8 @@ impl Keeper {
         places
     }
 
-    fn drop_endpoint(&self) {
-        *self.shared.lock_endpoint() = None;
+    fn drop_endpoint(&mut self) {
+        self.endpoint = None;
     }
 
     /// Where the gateway's UDP port is, as was said; a relay does not lead there.
@@ -296,7 +305,10 @@ impl Keeper {
     }
 
     fn publish(&self, problem: Option<String>) {
-        self.shared.association_problem.send_replace(problem);
+        // What another session has is what counts then.
+        if !self.driver.is_superseded() {
+            self.shared.association_problem.send_replace(problem);
+        }
     }
 }
 

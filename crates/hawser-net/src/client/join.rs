@@ -35,7 +35,7 @@ pub(super) async fn join(
             let stream = shared.connect(link, remote, options).await?;
             (remote, stream)
         }
-        None => reach(shared, link, options).await?,
+        None => reach(shared, driver.id(), link, options).await?,
     };
     let now = clock::now();
     if !lock(turns).take(now, role, now.since(began)) {

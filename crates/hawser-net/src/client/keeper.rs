@@ -15,8 +15,9 @@ use tokio::task::JoinSet;
 use super::first::{self, First};
 use super::join::join;
 use super::join_error::JoinError;
+use super::link_statuses::LinkStatus;
 use super::rest;
-use super::shared::{LinkStatus, Shared, keeps_connections};
+use super::shared::{Shared, keeps_connections};
 use super::{accepted, association};
 use crate::bind::SocketOptions;
 use crate::clock;
@@ -25,20 +26,19 @@ use crate::links::Link;
 use crate::sign_of_life::is_heard;
 
 /// Runs until the session ends.
-pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
+pub(super) async fn keep(shared: Arc<Shared>, first: First) {
     let driver = first.driver.clone();
     let mut links = shared.links.clone();
     let mut rules = shared.rules.subscribe();
     let mut scheduler = shared.scheduler.subscribe();
     let mut changes = driver.changes();
     let mut tasks = JoinSet::new();
-    tasks.spawn(association::keep(Arc::clone(shared), driver.clone()));
+    tasks.spawn(association::keep(Arc::clone(&shared), driver.clone()));
     tasks.spawn(rest::watch(driver.clone()));
-    tasks.spawn(accepted::keep(Arc::clone(shared), driver.clone()));
+    tasks.spawn(accepted::keep(Arc::clone(&shared), driver.clone()));
     let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
-    // What was said while there was no session.
-    shared.lock_keepers().clear();
+    shared.lock_statuses().begin(driver.id());
     while driver.closed().is_none() {
         // Links come and go, and the rules for their names hold for their numbers.
         shared.tell_rules(&driver);
@@ -51,7 +51,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
             if !same {
                 tracing::info!(link = %link.name, "the link is gone, has changed or is forbidden");
                 task.abort();
-                shared.lock_keepers().remove(index);
+                shared.lock_statuses().remove(driver.id(), *index);
             }
             same
         });
@@ -60,7 +60,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
                 continue;
             }
             let begun = first.take_if(|first| first.link.index == link.index);
-            let keeper = LinkKeeper::new(shared, &driver, link.clone(), begun);
+            let keeper = LinkKeeper::new(&shared, &driver, link.clone(), begun);
             running.insert(link.index, (link, tasks.spawn(keeper.run())));
         }
         tokio::select! {
@@ -71,7 +71,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
         }
     }
-    shared.lock_keepers().clear();
+    shared.lock_statuses().end(driver.id());
 }
 
 /// Keeps the channels of one link: makes the connections that a [`ChannelKeeper`] plans.
@@ -243,7 +243,8 @@ impl LinkKeeper {
             remote: self.remote,
             problem,
         };
-        self.shared.lock_keepers().insert(self.link.index, status);
+        let mut statuses = self.shared.lock_statuses();
+        statuses.report(self.driver.id(), status);
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use hawser_types::SessionId;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -21,9 +22,10 @@ use super::shared::Shared;
 use crate::bind::SocketOptions;
 use crate::links::Link;
 
-/// A connection to the address that suits `link` best.
+/// A connection of a session to the address that suits `link` best.
 pub(super) async fn reach(
     shared: &Shared,
+    session: SessionId,
     link: &Link,
     options: &SocketOptions,
 ) -> Result<(SocketAddr, TcpStream), JoinError> {
@@ -70,7 +72,7 @@ pub(super) async fn reach(
     let times = answered.iter().map(|(remote, took, _)| (*remote, *took));
     let mut times: Vec<_> = times.collect();
     times.sort_by_key(|(remote, _)| addresses.iter().position(|at| at == remote));
-    let chosen = shared.claim(link, &times);
+    let chosen = shared.claim(session, link, &times);
     let place = answered
         .iter()
         .position(|(remote, _, _)| Some(*remote) == chosen);

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hawser_channels::keeper::{CONNECT_TIMEOUT, SegmentLimit};
@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use super::address_choice::choose;
 use super::candidates::{Candidates, Locator};
 use super::config::ClientConfig;
+use super::link_statuses::{LinkStatus, LinkStatuses};
 use super::relay;
 use super::shared_port::SharedPort;
 use crate::association::AssociationEndpoint;
@@ -49,14 +50,16 @@ pub(super) struct Shared {
     /// Why there is no association though one is wanted.
     pub(super) association_problem: watch::Sender<Option<String>>,
     pub(super) current: watch::Sender<State>,
+    /// The sessions that the client has moved on from, until no stream is open in them.
+    left: Mutex<Vec<Driver>>,
     /// The gateway's addresses as they are now.
     pub(super) addresses: watch::Sender<Vec<HostPort>>,
-    keepers: Mutex<BTreeMap<LinkIndex, LinkStatus>>,
+    statuses: Mutex<LinkStatuses>,
     locator: Locator,
     /// Addresses where the gateway has proved its key, the latest first.
     pub(super) reached: watch::Sender<Vec<SocketAddr>>,
-    /// The UDP sockets of the association, while one is wanted.
-    endpoint: Mutex<Option<Arc<AssociationEndpoint>>>,
+    /// The UDP sockets of associations, while a session wants one.
+    endpoint: Mutex<Weak<AssociationEndpoint>>,
     /// Segments that do not arrive, by link, with the addresses that the link had then.
     lost_segments: Mutex<BTreeMap<LinkIndex, (Vec<IpAddr>, LostSegment)>>,
     /// The client ends with its first session that the gateway has answered in.
@@ -76,18 +79,6 @@ pub(super) enum State {
     Running(Driver),
     /// The client was closed.
     Closed,
-}
-
-/// The state of one of a client's links.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkStatus {
-    /// The link.
-    pub link: Link,
-    /// The gateway's address that this link's channels go to, once one worked.
-    pub remote: Option<SocketAddr>,
-    /// Why the last attempt to add a channel, or to connect while there is no session, failed, or
-    /// what the first attempt waits for; `None` while all is well.
-    pub problem: Option<String>,
 }
 
 impl Shared {
@@ -118,7 +109,8 @@ impl Shared {
             reading: ReadMemory::new(MOST_READ_MEMORY),
             links,
             current: watch::Sender::new(State::Connecting(None)),
-            keepers: Mutex::default(),
+            statuses: Mutex::default(),
+            left: Mutex::default(),
             lost_segments: Mutex::default(),
             endpoint: Mutex::default(),
         }
@@ -277,7 +269,9 @@ impl Shared {
     pub(super) fn begin_trying(&self, links: &[Link]) {
         if matches!(*self.current.borrow(), State::Connecting(_)) {
             let is_tried = |index: &LinkIndex| links.iter().any(|link| link.index == *index);
-            self.lock_keepers().retain(|index, _| is_tried(index));
+            self.lock_statuses()
+                .tried()
+                .retain(|index, _| is_tried(index));
         }
     }
 
@@ -300,8 +294,9 @@ impl Shared {
         if !matches!(*self.current.borrow(), State::Connecting(_)) {
             return;
         }
-        let mut keepers = self.lock_keepers();
-        let before = keepers.get(&link.index);
+        let mut statuses = self.lock_statuses();
+        let tried = statuses.tried();
+        let before = tried.get(&link.index);
         let before = before.and_then(|status| status.problem.as_deref());
         if !before.is_none_or(may_replace) {
             return;
@@ -311,13 +306,13 @@ impl Shared {
             remote: None,
             problem: Some(text.to_owned()),
         };
-        keepers.insert(link.index, status);
-        let problems = keepers.values().filter_map(|it| {
+        tried.insert(link.index, status);
+        let problems = tried.values().filter_map(|it| {
             let problem = it.problem.as_deref()?;
             Some(format!("{}: {problem}", it.link.name))
         });
         let problems = problems.collect::<Vec<_>>().join("; ");
-        drop(keepers);
+        drop(statuses);
         self.publish_problem(&problems);
     }
 
@@ -371,21 +366,26 @@ impl Shared {
         hello.is_some() && self.invite().is_none()
     }
 
-    /// Which of the gateway's addresses `link` is to use, of those that have `answered`.
+    /// Which of the gateway's addresses `link` is to use for a session, of those that have
+    /// `answered`.
     pub(super) fn claim(
         &self,
+        session: SessionId,
         link: &Link,
         answered: &[(SocketAddr, Duration)],
     ) -> Option<SocketAddr> {
-        let mut keepers = self.lock_keepers();
+        let mut statuses = self.lock_statuses();
         let users = |remote| {
-            let others = keepers.iter().filter(|(index, _)| **index != link.index);
+            let others = statuses
+                .by_link()
+                .iter()
+                .filter(|(index, _)| **index != link.index);
             let same = others.filter(|(_, status)| status.remote == Some(remote));
             same.count()
         };
         let chosen = choose(answered, users);
-        if let Some(status) = keepers.get_mut(&link.index) {
-            status.remote = chosen.or(status.remote);
+        if let Some(remote) = chosen {
+            statuses.set_remote(session, link.index, remote);
         }
         chosen
     }
@@ -398,12 +398,57 @@ impl Shared {
         }
     }
 
-    pub(super) fn lock_endpoint(&self) -> MutexGuard<'_, Option<Arc<AssociationEndpoint>>> {
+    /// The sessions that live: the current one, and those that the client has moved on from.
+    pub(super) fn sessions(&self) -> Vec<Driver> {
+        let current = match &*self.current.borrow() {
+            State::Running(driver) => Some(driver.clone()),
+            _ => None,
+        };
+        let mut sessions: Vec<Driver> = current.into_iter().collect();
+        sessions.extend(self.left());
+        sessions
+    }
+
+    /// The sessions that the client has moved on from.
+    pub(super) fn left(&self) -> Vec<Driver> {
+        self.lock_left().clone()
+    }
+
+    /// Makes a session that has begun the current one, and leaves the one that was; false where the
+    /// client was closed.
+    pub(super) fn publish(&self, driver: &Driver) -> bool {
+        let mut before = None;
+        let is_open = self.current.send_if_modified(|state| {
+            let is_open = !matches!(state, State::Closed);
+            if is_open {
+                let old = std::mem::replace(state, State::Running(driver.clone()));
+                if let State::Running(old) = old {
+                    // At no time is it in neither place.
+                    self.lock_left().push(old.clone());
+                    before = Some(old);
+                }
+            }
+            is_open
+        });
+        before.iter().for_each(Driver::supersede);
+        is_open
+    }
+
+    /// A session that the client has moved on from is over.
+    pub(super) fn forget_left(&self, driver: &Driver) {
+        self.lock_left().retain(|left| left.id() != driver.id());
+    }
+
+    fn lock_left(&self) -> MutexGuard<'_, Vec<Driver>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lock_endpoint(&self) -> MutexGuard<'_, Weak<AssociationEndpoint>> {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn lock_keepers(&self) -> MutexGuard<'_, BTreeMap<LinkIndex, LinkStatus>> {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_statuses(&self) -> MutexGuard<'_, LinkStatuses> {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,13 +3,12 @@
 use hawser_session::TransportChoice;
 
 use super::Client;
-use super::shared::State;
 
 impl Client {
-    /// Sets the transport of chunks, both ways, in the session that runs and in later ones.
+    /// Sets the transport of chunks, both ways, in the sessions that run and in later ones.
     pub fn set_transport(&self, transport: TransportChoice) {
         self.shared.transport.send_replace(transport);
-        if let State::Running(driver) = &*self.shared.current.borrow() {
+        for driver in self.shared.sessions() {
             driver.with(|session, now| session.set_transport(now, transport));
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Inner {
     /// What the peer's application said of the close that follows.
     pub(super) close_reason: Option<(u32, String)>,
     pub(super) refused: bool,
+    /// The client has moved on to another session.
+    pub(super) superseded: bool,
     pub(super) timer_at: Option<Instant>,
     /// Wakers to call once the lock is released.
     pub(super) woken: Vec<Waker>,
@@ -77,6 +79,7 @@ impl Inner {
             closed: None,
             close_reason: None,
             refused: false,
+            superseded: false,
             timer_at: None,
             woken: Vec::new(),
             notified: Vec::new(),
@@ -130,7 +133,7 @@ impl Inner {
                 self.remove_channel(id);
                 return true;
             }
-            Event::Granted(_) | Event::Spread(_) => return true,
+            Event::Granted(_) | Event::Spread(_) | Event::GoingAway => return true,
             Event::JoinsAccepted(port) => {
                 self.joins_port.get_or_insert(port);
                 return true;

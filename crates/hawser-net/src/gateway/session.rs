@@ -7,7 +7,7 @@ use std::time::Duration;
 use hawser_wire::Enrolment;
 
 use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
-use super::{associate, further};
+use super::{associate, further, going};
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
 use crate::session::SessionHandle;
@@ -31,6 +31,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
         tokio::select! {
             () = hand_over(&shared, &driver, peer, ends) => {}
             () = add_channels(&shared, &driver) => {}
+            () = going::follow(&shared, &driver) => {}
         }
     } else {
         // It hears that trying again is of no use.

@@ -48,6 +48,8 @@ pub(super) struct Shared {
     counters: Mutex<GatewayCounters>,
     /// Sessions that have begun so far.
     pub(super) begun: watch::Sender<u64>,
+    /// The gateway is about to be replaced.
+    pub(super) going_away: watch::Sender<bool>,
     /// The UDP port, where there is one.
     pub(super) associations: OnceLock<Associations>,
     /// The links that connections to clients may begin on, where that is wanted.
@@ -178,6 +180,7 @@ impl Shared {
             arrivals: senders.arrivals,
             hand_over: watch::Sender::new(None),
             counters: Mutex::default(),
+            going_away: watch::Sender::new(false),
             associations: OnceLock::new(),
             further: OnceLock::new(),
             held_by_associations: AtomicU64::new(0),

@@ -95,23 +95,36 @@ pub(crate) struct Pair {
     pub(crate) forwarders: Vec<Forwarder>,
     pub(crate) door: Arc<Door>,
     pub(crate) key: PublicKey,
+    identity: Identity,
     pub(crate) links: watch::Sender<Arc<Vec<Link>>>,
     options: PairOptions,
 }
 
 impl Pair {
     pub(crate) async fn new(options: PairOptions) -> Self {
+        Self::with(options, Identity::generate().unwrap(), Arc::default()).await
+    }
+
+    /// The same gateway anew, at addresses of its own: it has the key of the other one, and knows
+    /// its clients.
+    pub(crate) async fn succeeding(other: &Self) -> Self {
+        let options = PairOptions {
+            session: other.options.session.clone(),
+            ..other.options
+        };
+        Self::with(options, other.identity.clone(), Arc::clone(&other.door)).await
+    }
+
+    async fn with(options: PairOptions, identity: Identity, door: Arc<Door>) -> Self {
         // With HAWSER_LOG=debug a failing test says what went on.
         let filter = tracing_subscriber::EnvFilter::from_env("HAWSER_LOG");
         let log = tracing_subscriber::fmt().with_env_filter(filter);
         let _ = log.with_test_writer().try_init();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let door = Arc::new(Door::default());
-        let identity = Identity::generate().unwrap();
         let key = identity.public();
         let config = GatewayConfig {
-            identity,
+            identity: identity.clone(),
             session: options.session.clone(),
             limits: options.limits,
             congestion: None,
@@ -130,6 +143,7 @@ impl Pair {
             forwarders,
             door,
             key,
+            identity,
             links: watch::Sender::new(Arc::new(links)),
             options,
         }

@@ -134,6 +134,9 @@ fn command(kind: u8, script: &mut Script<'_>) -> Command {
         let port = script.short().max(MIN_JOIN_PORT);
         return Command::AcceptsJoins { port };
     }
+    if kind == GOING_AWAY {
+        return Command::GoingAway;
+    }
     if kind >= SCHEDULERS {
         return Command::Scheduler { policy: code % 12 };
     }
@@ -189,6 +192,7 @@ fn command(kind: u8, script: &mut Script<'_>) -> Command {
 /// The kinds from here on were others once: inputs that were found then go on meaning the same.
 const SCHEDULERS: u8 = 250;
 const ACCEPTS_JOINS: u8 = 249;
+const GOING_AWAY: u8 = 248;
 
 fn channel(script: &mut Script<'_>) -> ChannelId {
     ChannelId::new(script.number() as u32)

@@ -51,6 +51,21 @@ impl Session {
         }
     }
 
+    /// Asks the client to begin another session, by connecting anew, and to open streams there from
+    /// now on. Streams of this session are served to their end, and so are those that the client
+    /// still opens here. For gateways; only the first call tells.
+    pub fn go_away(&mut self, now: Instant) {
+        if self.side == Side::Gateway && self.lifecycle.begin_to_go_away() {
+            self.command(&Command::GoingAway);
+            self.schedule(now);
+        }
+    }
+
+    /// True if the gateway goes away: a client begins another session.
+    pub fn is_going_away(&self) -> bool {
+        self.lifecycle.is_going_away()
+    }
+
     /// True if records may go out unsealed: this side and the peer both allow it.
     pub fn sends_plain(&self) -> bool {
         self.config.plain && self.commands.peer_accepts_plain()
@@ -196,6 +211,11 @@ impl Session {
             Command::Associate { channel, transport } if self.side == Side::Gateway => {
                 self.on_associate(now, channel, transport)?;
             }
+            Command::GoingAway if self.side == Side::Client => {
+                if self.lifecycle.begin_to_go_away() {
+                    self.events.push(Event::GoingAway);
+                }
+            }
             Command::Grant(_)
             | Command::Enrol(_)
             | Command::Enrolled
@@ -203,7 +223,8 @@ impl Session {
             | Command::Scheduler { .. }
             | Command::DatagramPort { .. }
             | Command::AcceptsJoins { .. }
-            | Command::Associate { .. } => {
+            | Command::Associate { .. }
+            | Command::GoingAway => {
                 return Err(PeerFault::Misbehaved(Misbehaviour::WrongSide));
             }
             // Unknown commands never get here.

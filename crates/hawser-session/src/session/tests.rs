@@ -4,6 +4,7 @@ mod datagrams;
 mod deadlock;
 mod early_ends;
 mod further;
+mod going_away;
 mod govern;
 mod groups;
 mod halves;

@@ -62,6 +62,7 @@ fn examples() -> Vec<Command> {
         },
         Command::Scheduler { policy: 300 },
         Command::AcceptsJoins { port: 7450 },
+        Command::GoingAway,
     ]
 }
 
@@ -150,6 +151,20 @@ fn that_joins_are_accepted_has_these_golden_bytes() {
     let mut decoder = CommandDecoder::default();
     decoder.push(&bytes);
     assert_eq!(decoder.next_command(), Ok(Some(port)));
+}
+
+#[test]
+fn that_a_gateway_goes_away_has_these_golden_bytes() {
+    let mut bytes = BytesMut::new();
+    Command::GoingAway.encode(&mut bytes);
+    // Not critical: a client of before stays.
+    assert_eq!(bytes, &b"\x10\x00"[..]);
+    let mut decoder = CommandDecoder::default();
+    decoder.push(&bytes);
+    assert_eq!(decoder.next_command(), Ok(Some(Command::GoingAway)));
+    decoder.push(&[GOING_AWAY, 1, 0]);
+    let error = decoder.next_command().unwrap_err();
+    assert_eq!(error.reason, MalformedReason::TrailingBytes);
 }
 
 #[test]

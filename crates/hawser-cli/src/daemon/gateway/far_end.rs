@@ -145,6 +145,7 @@ async fn serve_rest(
     asking: &mut Asking<'_>,
 ) {
     gateway.stop_listening();
+    gateway.go_away();
     let drained = async {
         tokio::select! {
             () = successor.drained(|| gateway.session_count() as u64) => {}

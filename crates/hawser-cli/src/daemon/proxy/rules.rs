@@ -201,20 +201,24 @@ impl LinkRuleStore {
     /// Takes in what a client has moved.
     fn count(&self, client: &Client, links: &Links, counted: &Mutex<Counted>) {
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((id, session)) = client.session_id().zip(client.snapshot(0).session) else {
-            return;
-        };
-        let there = links
+        let there: BTreeMap<u32, String> = links
             .borrow()
             .iter()
             .map(|link| (link.index.value(), link.name.clone()))
             .collect();
-        let moved = session.links.iter();
-        let moved = moved.map(|link| (link.link.value(), [link.sent, link.received]));
-        let news = counted.news(&id.to_string(), there, moved.collect());
-        let mut inner = self.lock();
-        for (name, news) in news {
-            inner.enter(&name, news);
+        // A session that the client has moved on from still carries what is open in it.
+        let sessions = client.sessions();
+        let ids: Vec<String> = sessions.iter().map(|it| it.id().to_string()).collect();
+        counted.keep(&ids);
+        for (id, session) in ids.iter().zip(sessions) {
+            let snapshot = session.snapshot(0);
+            let moved = snapshot.links.iter();
+            let moved = moved.map(|link| (link.link.value(), [link.sent, link.received]));
+            let news = counted.news(id, there.clone(), moved.collect());
+            let mut inner = self.lock();
+            for (name, news) in news {
+                inner.enter(&name, news);
+            }
         }
     }
 
@@ -255,10 +259,15 @@ impl LinkRuleStore {
     }
 }
 
-/// The counted traffic of one client's sessions, one after the other.
+/// The counted traffic of one client's sessions, by their names.
 #[derive(Debug, Default)]
 struct Counted {
-    session: String,
+    sessions: BTreeMap<String, CountedSession>,
+}
+
+/// The counted traffic of one session.
+#[derive(Debug, Default)]
+struct CountedSession {
     /// By index: a link that comes back under its name counts from nothing.
     seen: ByteTotals<u32>,
     /// Of the session's links, some of which may be gone.
@@ -266,7 +275,12 @@ struct Counted {
 }
 
 impl Counted {
-    /// Returns the new part of the traffic that the session has `moved` by now over its links, by
+    /// Forgets the sessions that are over: those that are not `living`.
+    fn keep(&mut self, living: &[String]) {
+        self.sessions.retain(|id, _| living.contains(id));
+    }
+
+    /// Returns the new part of the traffic that a session has `moved` by now over its links, by
     /// their names; for links that are `there`, or were while the session had them.
     fn news(
         &mut self,
@@ -274,10 +288,17 @@ impl Counted {
         there: BTreeMap<u32, String>,
         moved: BTreeMap<u32, [ByteCount; 2]>,
     ) -> Vec<(String, [ByteCount; 2])> {
-        if self.session != session {
-            *self = Self::default();
-            self.session = session.to_owned();
-        }
+        let counted = self.sessions.entry(session.to_owned()).or_default();
+        counted.news(there, moved)
+    }
+}
+
+impl CountedSession {
+    fn news(
+        &mut self,
+        there: BTreeMap<u32, String>,
+        moved: BTreeMap<u32, [ByteCount; 2]>,
+    ) -> Vec<(String, [ByteCount; 2])> {
         self.names.extend(there);
         self.names.retain(|index, _| moved.contains_key(index));
         let names = self.names.iter();

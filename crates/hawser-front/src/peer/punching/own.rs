@@ -61,6 +61,7 @@ impl Observer {
         let opening = Purpose::Observe(token).opening();
         let stream = open(&self.gateway, opening, &Origin::default()).await;
         let mut stream = stream.map_err(|error| io::Error::other(why(error)))?;
+        let session = stream.session();
         let hearing = async {
             let mut outer = OuterAddresses::default();
             loop {
@@ -87,6 +88,8 @@ impl Observer {
         tokio::select! {
             ended = hearing => ended,
             () = sending => Ok(()),
+            // The next stream goes to the session that has taken its place.
+            () = session.superseded() => Ok(()),
             Ok(()) = links.changed() => Ok(()),
         }
     }

@@ -77,9 +77,14 @@ async fn who_moves_bytes_beside_others_is_counted_once() {
     }
     let sent = || rules.allowed("a").unwrap().sent_bytes.as_u64();
     assert_eq!(sent(), 123);
-    // The next session begins from nothing.
-    session(&mut gateway, "three", 50);
-    assert_eq!(sent(), 173);
+    // The next session begins from nothing, and the one before goes on beside it.
+    for (id, bytes, sum) in [("three", 50, 173), ("one", 110, 183), ("three", 60, 193)] {
+        session(&mut gateway, id, bytes);
+        assert_eq!(sent(), sum);
+    }
+    gateway.keep(&["three".to_owned()]);
+    session(&mut gateway, "three", 61);
+    assert_eq!(sent(), 194);
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! What is known of a client's links, for people and for the choice of addresses.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use hawser_types::{LinkIndex, SessionId};
+
+use crate::links::Link;
+
+/// The state of one of a client's links.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkStatus {
+    /// The link.
+    pub link: Link,
+    /// The gateway's address that this link's channels go to, once one worked.
+    pub remote: Option<SocketAddr>,
+    /// Why the last attempt to add a channel, or to connect while there is no session, failed, or
+    /// what the first attempt waits for; `None` while all is well.
+    pub problem: Option<String>,
+}
+
+/// The state of each link in the session that is current, or of the attempts to begin one. What
+/// sessions report that the client has moved on from, does not count.
+#[derive(Debug, Default)]
+pub(super) struct LinkStatuses {
+    session: Option<SessionId>,
+    by_link: BTreeMap<LinkIndex, LinkStatus>,
+}
+
+impl LinkStatuses {
+    /// A session is current from now on; what was said before is forgotten.
+    pub(super) fn begin(&mut self, session: SessionId) {
+        self.session = Some(session);
+        self.by_link.clear();
+    }
+
+    /// A session is over.
+    pub(super) fn end(&mut self, session: SessionId) {
+        if self.session == Some(session) {
+            *self = Self::default();
+        }
+    }
+
+    /// A session reports the state of a link.
+    pub(super) fn report(&mut self, session: SessionId, status: LinkStatus) {
+        if self.session == Some(session) {
+            self.by_link.insert(status.link.index, status);
+        }
+    }
+
+    /// A session uses a link no more.
+    pub(super) fn remove(&mut self, session: SessionId, link: LinkIndex) {
+        if self.session == Some(session) {
+            self.by_link.remove(&link);
+        }
+    }
+
+    /// A session is about to use this address over a link.
+    pub(super) fn set_remote(&mut self, session: SessionId, link: LinkIndex, remote: SocketAddr) {
+        let by_link = &mut self.by_link;
+        if let Some(status) = by_link
+            .get_mut(&link)
+            .filter(|_| self.session == Some(session))
+        {
+            status.remote = Some(remote);
+        }
+    }
+
+    /// The links that are tried while there is no session.
+    pub(super) fn tried(&mut self) -> &mut BTreeMap<LinkIndex, LinkStatus> {
+        &mut self.by_link
+    }
+
+    /// The state of each link.
+    pub(super) fn by_link(&self) -> &BTreeMap<LinkIndex, LinkStatus> {
+        &self.by_link
+    }
+}

@@ -1,0 +1,252 @@
+//! One session after the other, for as long as the client lives.
+//!
+//! A gateway that goes away asks for another session. That one begins while the first is still the
+//! current one, so that nothing waits for it. Streams that are open stay where they are, so the
+//! session that was left lives on, with connections over every link, until the last of them ends.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_channels::BackOff;
+use hawser_session::CloseReason;
+use hawser_types::ByteCount;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::first::{self, First, FirstConnection};
+use super::keeper;
+use super::shared::{Shared, State};
+use super::unreachable;
+use crate::driver::Driver;
+
+/// Keeps a session running for as long as the client lives.
+pub(super) async fn run(shared: Arc<Shared>, begun: Option<FirstConnection>) {
+    let begun = begun.and_then(|it| first::on(&shared, it));
+    let mut sessions = Sessions {
+        shared,
+        back_off: BackOff::new(FIRST_PAUSE, MAX_PAUSE, RandomState::new().hash_one(0)),
+        left: JoinSet::new(),
+    };
+    let mut current = sessions.begin(begun).await;
+    while let Some(first) = current {
+        let driver = first.driver.clone();
+        current = match sessions.keep(first).await {
+            Some(next) => Some(next),
+            None if sessions.is_last(&driver) => None,
+            None => {
+                sleep(sessions.pause_after(&driver)).await;
+                sessions.begin(None).await
+            }
+        };
+    }
+    // Those that were left may have something to deliver, for as long as closing waits for that.
+    while sessions.left.join_next().await.is_some() {}
+}
+
+/// True if anything has come from the gateway in this session.
+pub(super) fn has_answered(driver: &Driver) -> bool {
+    let channels = driver.snapshot(0).channels;
+    driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
+}
+
+/// Waits until a session is over, and its last acknowledgements are out; ends it at once after
+/// `patience`.
+pub(super) async fn end_in_order(driver: &Driver, patience: Duration) {
+    driver.close(0);
+    let mut changes = driver.changes();
+    let _ = timeout(patience, async {
+        while driver.closed().is_none() && changes.changed().await.is_ok() {}
+        // The last acknowledgements go out.
+        sleep(LAST_WORDS).await;
+    })
+    .await;
+    // What the far end still keeps open ends here.
+    driver.abort();
+}
+
+struct Sessions {
+    shared: Arc<Shared>,
+    back_off: BackOff,
+    /// Look after the sessions that were left.
+    left: JoinSet<()>,
+}
+
+impl Sessions {
+    /// Makes a session the current one: that which has `begun`, or else a new one. `None` once the
+    /// client is closed.
+    async fn begin(&self, begun: Option<First>) -> Option<First> {
+        let first = match begun {
+            Some(first) => first,
+            None => unreachable::connect(&self.shared).await,
+        };
+        self.publish(first)
+    }
+
+    fn publish(&self, first: First) -> Option<First> {
+        let is_open = self.shared.publish(&first.driver);
+        if !is_open {
+            first.driver.abort();
+        }
+        is_open.then_some(first)
+    }
+
+    /// Keeps the current session until it is over, or until another one, which is returned, has
+    /// taken its place. The gateway has let the client in there.
+    async fn keep(&mut self, first: First) -> Option<First> {
+        let (driver, began) = (first.driver.clone(), Instant::now());
+        let shared = Arc::clone(&self.shared);
+        let mut keeping: Keeping = Box::pin(keeper::keep(Arc::clone(&shared), first));
+        if shared.once {
+            // Its application holds this very session.
+            keeping.await;
+            return None;
+        }
+        let next = tokio::select! {
+            () = &mut keeping => return None,
+            next = self.next_beside(&driver, began) => next,
+        };
+        let Some(next) = self.publish(next) else {
+            keeping.await;
+            return None;
+        };
+        tracing::info!(session = %driver.id(), next = %next.driver.id(),
+            "the gateway goes away: open connections end in the session that they began in");
+        self.left.spawn(leave(shared, driver, keeping));
+        Some(next)
+    }
+
+    /// Waits until the gateway goes away, and begins another session beside the current one.
+    async fn next_beside(&mut self, current: &Driver, began: Instant) -> First {
+        let mut changes = current.changes();
+        while !current.is_going_away() {
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        while self.left.try_join_next().is_some() {}
+        while self.left.len() >= MAX_LEFT {
+            self.left.join_next().await;
+        }
+        if began.elapsed() < QUICK {
+            // It went away as soon as it was there: it may have no successor yet.
+            sleep(self.back_off.next_pause()).await;
+        } else {
+            self.back_off.reset();
+        }
+        loop {
+            let first = unreachable::connect(&self.shared).await;
+            if is_admitted(&first.driver).await {
+                return first;
+            }
+            end_in_order(&first.driver, END_PATIENCE).await;
+            sleep(self.back_off.next_pause()).await;
+        }
+    }
+
+    /// Draws the conclusion from the current session, which is over. True if there is no other.
+    fn is_last(&self, driver: &Driver) -> bool {
+        let shared = &self.shared;
+        shared.note_enrolment(driver);
+        if matches!(*shared.current.borrow(), State::Closed) {
+            // As it was asked to.
+            return true;
+        }
+        if shared.once && (driver.was_refused() || shared.was_admitted(driver)) {
+            shared.current.send_replace(State::Closed);
+            return true;
+        }
+        let reason = driver.closed();
+        let problem: Arc<str> = match reason {
+            _ if driver.was_refused() => REFUSED.into(),
+            Some(CloseReason::Peer(_)) => "it ended the session".into(),
+            Some(CloseReason::LimitExceeded(_)) => "the session came to a limit".into(),
+            _ if shared.was_forgotten(driver) => FORGOTTEN.into(),
+            _ => "every link to it was lost".into(),
+        };
+        let session = driver.id();
+        tracing::warn!(%session, ?reason, %problem,
+            "the session with the gateway is over, its open connections are closed");
+        !shared.current.send_if_modified(|state| {
+            let is_open = !matches!(state, State::Closed);
+            if is_open {
+                *state = State::Connecting(Some(problem));
+            }
+            is_open
+        })
+    }
+
+    /// The pause between the end of a session and the next attempt to begin one.
+    fn pause_after(&mut self, driver: &Driver) -> Duration {
+        if has_answered(driver) {
+            self.back_off.reset();
+        }
+        // A gateway without room ends sessions before it answers in them.
+        match driver.was_refused() {
+            true => self.back_off.with_jitter(REFUSED_PAUSE),
+            false => self.back_off.next_pause(),
+        }
+    }
+}
+
+/// Looks after a session that another one has taken the place of, until no stream is open in it;
+/// then ends it in order.
+async fn leave(shared: Arc<Shared>, driver: Driver, mut keeping: Keeping) {
+    let ending = async {
+        loop {
+            // What was opened as the other session took its place is seen by then.
+            sleep(LOOK_EVERY).await;
+            if !driver.has_streams() {
+                break;
+            }
+        }
+        end_in_order(&driver, END_PATIENCE).await;
+    };
+    let mut ending = pin!(ending);
+    tokio::select! {
+        () = &mut keeping => sleep(LAST_WORDS).await,
+        () = &mut ending => {}
+    }
+    tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
+    driver.abort();
+    shared.note_enrolment(&driver);
+    shared.forget_left(&driver);
+}
+
+/// Waits until the gateway lets this client in; false if it does not in time, or asks to leave that
+/// session, too.
+async fn is_admitted(driver: &Driver) -> bool {
+    let mut changes = driver.changes();
+    let answers = async {
+        while !has_answered(driver) && driver.closed().is_none() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    timeout(ANSWER_PATIENCE, answers).await.is_ok()
+        && driver.closed().is_none()
+        && !driver.is_going_away()
+}
+
+/// Looks after a session's links; ends with the session.
+type Keeping = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The problem of a client whose key the gateway does not admit.
+const FORGOTTEN: &str = "the gateway does not know it any more, as after a restart";
+const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
+const LAST_WORDS: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// Sessions that were left, at most: each has connections over every link. A gateway may be
+/// replaced again while long downloads of the time before go on; where that happens once more, the
+/// client stays until the oldest of them are over.
+const MAX_LEFT: usize = 2;
+/// A session that its gateway asks to leave so early says that no other gateway is there yet.
+const QUICK: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const END_PATIENCE: Duration = Duration::from_secs(3);
+/// Several round trips of the slowest links.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,33 @@
+//! Sessions of a gateway that is about to be replaced.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::session::ended;
+use super::shared::Shared;
+use crate::driver::Driver;
+
+/// Once the gateway goes away, tells the client so, and ends the session when no stream has been
+/// open in it for a while. Returns when it is over.
+pub(super) async fn follow(shared: &Shared, driver: &Driver) {
+    let mut going_away = shared.going_away.subscribe();
+    if going_away.wait_for(|going_away| *going_away).await.is_err() {
+        return;
+    }
+    driver.with(|session, now| session.go_away(now));
+    let mut idle_since = Instant::now();
+    while idle_since.elapsed() < IDLE && driver.closed().is_none() {
+        sleep(LOOK_EVERY).await;
+        if driver.has_streams() {
+            idle_since = Instant::now();
+        }
+    }
+    driver.close(0);
+    ended(driver).await;
+}
+
+/// A client that knows the command has begun another session by then, and ends this one itself.
+/// One that does not may open a stream at any time, which is lost if the session ends just then.
+const IDLE: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
