@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 
 use super::program::Program;
 use super::release::Release;
+use crate::licences::ThirdParties;
 use crate::process::{run, said};
 
 /// A folder with `bin`, `lib` and `share` in it.
@@ -49,6 +50,8 @@ impl Tree {
                 .args(["rule", "list", "--json", "--state"])
                 .arg(tree.folder.join("no-state")),
         )?;
+        let licences = ThirdParties::find(root)?.text()?;
+        tree.write("share/doc/hawser/THIRD-PARTY-LICENCES", &licences)?;
         tree.compress(&pages)?;
         let changes = tree.folder.join("share/doc/hawser/changelog");
         fs::copy(root.join("CHANGELOG.md"), &changes)?;
