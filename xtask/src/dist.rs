@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 pub(crate) use options::PACKAGES;
 use options::{Options, Source};
@@ -42,8 +42,8 @@ fn pack(root: &Path, options: &Options) -> Result<Vec<PathBuf>> {
     let packages = folder.unwrap_or_else(|| root.join(PACKAGES));
     let work = packages.join("work");
     match &options.out {
-        // It may hold what is somebody else's.
-        Some(_) if work.exists() => fs::remove_dir_all(&work)?,
+        // It may be somebody else's.
+        Some(_) if work.exists() => bail!("{} is there already", work.display()),
         None if packages.exists() => fs::remove_dir_all(&packages)?,
         _ => {}
     }
@@ -64,7 +64,7 @@ fn pack(root: &Path, options: &Options) -> Result<Vec<PathBuf>> {
         Err(error) if is_for_others => {
             eprintln!("no Debian package is made: cannot run dpkg-deb: {error}");
         }
-        Err(error) => anyhow::bail!("cannot run dpkg-deb: {error}"),
+        Err(error) => bail!("cannot run dpkg-deb: {error}"),
     }
     fs::remove_dir_all(&work)?;
     Ok(made)

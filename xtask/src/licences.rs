@@ -24,7 +24,7 @@ impl ThirdParties {
         let text = said(
             cargo()
                 .current_dir(root)
-                .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+                .args(["metadata", "--format-version", "1", "--locked"])
                 .args(["--filter-platform", &target]),
         )?;
         let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata")?;

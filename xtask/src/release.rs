@@ -28,10 +28,7 @@ pub(crate) fn check(root: &Path, has_packages: bool) -> Result<()> {
         false => println!("packages: not checked, since --without-packages was said"),
     }
     if report.faults > 0 {
-        bail!(
-            "{} faults keep {version} from being released",
-            report.faults
-        );
+        bail!("{version} can't be released; faults: {}", report.faults);
     }
     println!(
         "\n{version} can be released. Left to do by hand:\n  \
@@ -53,6 +50,7 @@ impl Report {
         let faults = found.unwrap_or_else(|error| vec![format!("{error:#}")]);
         match faults.len() {
             0 => println!("{what}: well"),
+            1 => println!("{what}: a fault"),
             many => println!("{what}: {many} faults"),
         }
         for fault in &faults {

@@ -33,6 +33,13 @@ impl Tree {
             tree.copy(&root.join(from), to, 0o644)?;
         }
         let hawser = || Command::new(&program.stripped);
+        for page in fs::read_dir(root.join("docs/guide")).context("docs/guide")? {
+            let page = page?.path();
+            if page.extension().is_some_and(|it| it == "md") {
+                let name = page.file_name().unwrap_or_default().display();
+                tree.copy(&page, &format!("share/doc/hawser/guide/{name}"), 0o644)?;
+            }
+        }
         for (shell, to) in COMPLETIONS {
             let script = said(hawser().args(["completions", shell]))?;
             tree.write(to, &format!("{script}\n"))?;
