@@ -66,7 +66,7 @@ impl Options {
         }
         Ok(Self {
             source,
-            out: out.map(PathBuf::from),
+            out: out.map(std::path::absolute).transpose()?,
             version: version.map(str::to_owned),
             is_twice,
         })

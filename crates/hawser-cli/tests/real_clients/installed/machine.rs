@@ -87,9 +87,10 @@ impl Machine {
         let contrib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib");
         let copy = |from: &Path, to: &str| self.copy(from, to);
         copy(Path::new(env!("CARGO_BIN_EXE_hawser")), "/usr/bin/hawser");
-        for unit in ["hawser-up.service", "hawser-serve.service"] {
-            let to = format!("/usr/lib/systemd/system/{unit}");
-            copy(&contrib.join("systemd").join(unit), &to);
+        for unit in ["hawser-up", "hawser-serve", "hawser-kill-switch"] {
+            let from = format!("systemd/{unit}.service");
+            let to = format!("/usr/lib/systemd/system/{unit}.service");
+            copy(&contrib.join(from), &to);
         }
         let users = contrib.join("debian/sysusers.conf");
         copy(&users, "/usr/lib/sysusers.d/hawser.conf");

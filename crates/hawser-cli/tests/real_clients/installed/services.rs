@@ -60,6 +60,26 @@ fn a_service_starts_without_links_and_takes_them_when_they_come() {
     );
 }
 
+#[test]
+fn the_kill_switch_of_a_boot_works_with_its_few_rights() {
+    let test = "installed::services::the_kill_switch_of_a_boot_works_with_its_few_rights";
+    let Some(machine) = Machine::boot(test) else {
+        return;
+    };
+    if let Err(said) = machine.quietly("nft add table inet probe && nft delete table inet probe") {
+        return hawser_skip::skip(&format!("hawser-cli {test}"), &said);
+    }
+    machine.says("chmod 755 /usr/bin/hawser && systemctl daemon-reload");
+    machine.says("systemctl start hawser-kill-switch");
+    let table = "nft list table inet hawser_kill_switch";
+    machine.says(table);
+    // Ending the service opens nothing; only its owner does.
+    machine.says("systemctl stop hawser-kill-switch");
+    machine.says(table);
+    machine.says("hawser kill-switch off");
+    assert!(machine.quietly(table).is_err());
+}
+
 const SETUP: &str = "hawser setup --gateway @/tmp/invite --no-metered --capture proxy --boot yes";
 const FETCH: &str =
     "curl -sS -x socks5h://127.0.0.1:1080 http://203.0.113.1/file | cmp - /tmp/www/file";
