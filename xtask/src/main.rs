@@ -5,13 +5,16 @@ mod bpf;
 mod chart;
 mod circles;
 mod dist;
+mod fresh_debian;
 mod fuzz;
 mod layers;
 #[cfg(target_os = "linux")]
 mod leftovers;
+mod licences;
 mod lines;
 mod packages;
 mod process;
+mod release;
 mod source;
 mod tests_run;
 mod toolchains;
@@ -37,10 +40,12 @@ fn main() -> ExitCode {
         ["lines"] => lines::check(&workspace_root()),
         ["screenshots"] => screenshots(),
         ["api"] => api(false),
-        ["dist"] => dist::dist(&workspace_root()),
+        ["dist", options @ ..] => dist::dist(&workspace_root(), options),
+        ["release"] => release::check(&workspace_root(), true),
+        ["release", "--without-packages"] => release::check(&workspace_root(), false),
         ["api", "--bless"] => api(true),
         ["chart"] => chart::draw(&workspace_root()),
-        ["packages"] => packages::provide(),
+        ["packages"] => packages::provide(&workspace_root()),
         ["cost"] => cost(false),
         ["cost", "--release"] => cost(true),
         ["fuzz", "--minutes", minutes] => fuzz::fuzz(&workspace_root(), minutes, None, "1"),
@@ -142,9 +147,9 @@ fn doc() -> Result<()> {
 /// Builds everything, since lab and end-to-end tests run the real programs, then runs all tests.
 fn test(install: bool) -> Result<()> {
     if install {
-        packages::provide()?;
+        packages::provide(&workspace_root())?;
     } else {
-        packages::report_missing();
+        packages::report_missing(&workspace_root());
     }
     run(cargo().args(["build", "--workspace", "--bins"]))?;
     tests_run::run(&workspace_root())
@@ -222,8 +227,17 @@ cargo xtask COMMAND
   msrv                  build with the oldest Rust that is promised
   deny                  licences, sources, versions and known faults of
                         dependencies (needs cargo-deny)
-  dist                  Debian packages and a tarball in target/packages, the same
-                        bytes for the same commit (needs dpkg-dev for the former)
+  dist [--profile NAME] [--out DIR] [--version VERSION] [--twice]
+                        Debian packages and a tarball in target/packages, the same
+                        bytes for the same commit (needs dpkg-dev for the former);
+                        --twice checks that, by building in two folders
+  dist --program FILE [--out DIR] [--version VERSION]
+                        a Debian package of a program that is built already, to
+                        try the package
+  release [--without-packages]
+                        check that the commit can be released as its version: tree,
+                        version, changelog, links, licences, packages (which it
+                        builds twice); say what is left to do by hand
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
   chart                 draw docs/images/gain.svg from the reports in bench/

@@ -1,19 +1,31 @@
-//! What the tests need beside Rust: programs of the distribution.
+//! What the tests need beside Rust: programs of the distribution, and a fresh one.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
+use crate::fresh_debian;
+
 /// Installs what is missing where that is possible, and says what will be skipped where not.
-pub(crate) fn provide() -> Result<()> {
+pub(crate) fn provide(root: &Path) -> Result<()> {
+    if is_debian() && is_root() {
+        install_missing();
+        // Without the network there is none, and its tests are skipped.
+        if is_installed("mmdebstrap")
+            && let Err(error) = fresh_debian::provide(root)
+        {
+            eprintln!("warning: {error:#}");
+        }
+    }
+    report_missing(root);
+    Ok(())
+}
+
+fn install_missing() {
     let missing = missing();
     if missing.is_empty() {
-        return Ok(());
-    }
-    if !is_debian() || !is_root() {
-        report(&missing);
-        return Ok(());
+        return;
     }
     let names = missing.iter().map(|need| need.package);
     // Where services start at once, this one would take over the machine's links.
@@ -32,8 +44,6 @@ pub(crate) fn provide() -> Result<()> {
         }
     }
     stop_services(missing.iter().filter(|need| is_installed(need.program)));
-    report_missing();
-    Ok(())
 }
 
 /// Ends the services that these packages have just started, and put among those that start with the
@@ -53,8 +63,14 @@ fn stop_services<'a>(installed: impl Iterator<Item = &'a &'a Need>) {
 }
 
 /// Says which programs are missing and what is skipped without them.
-pub(crate) fn report_missing() {
+pub(crate) fn report_missing(root: &Path) {
     report(&missing());
+    if !fresh_debian::is_there(root) {
+        eprintln!(
+            "there is no fresh Debian, so tests of the package will be skipped: `cargo xtask \
+             packages`, as root on Debian, makes it"
+        );
+    }
 }
 
 fn report(missing: &[&Need]) {
@@ -132,7 +148,7 @@ const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
 ];
 
-const NEEDS: [Need; 25] = [
+const NEEDS: [Need; 29] = [
     Need {
         program: "curl",
         package: "curl",
@@ -252,6 +268,26 @@ const NEEDS: [Need; 25] = [
         program: "pkcheck",
         package: "polkitd",
         tests: "the same by a service that is not root",
+    },
+    Need {
+        program: "mmdebstrap",
+        package: "mmdebstrap",
+        tests: "the Debian package on a fresh machine",
+    },
+    Need {
+        program: "dpkg-shlibdeps",
+        package: "dpkg-dev",
+        tests: "the same, and releases",
+    },
+    Need {
+        program: "objcopy",
+        package: "binutils",
+        tests: "the same, and releases",
+    },
+    Need {
+        program: "lintian",
+        package: "lintian",
+        tests: "the Debian package's form",
     },
     Need {
         program: "man",

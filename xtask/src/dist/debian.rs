@@ -7,19 +7,20 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::program::Program;
+use super::program::{Program, Symbols};
 use super::release::Release;
 use super::tree::Tree;
 use crate::process::{run, said};
 
-/// Makes both packages; returns the files.
+/// Makes the packages; returns their files. A program that was not built for packages has no debug
+/// symbols.
 pub(super) fn pack(
     root: &Path,
     tree: &Tree,
     program: &Program,
     release: &Release,
     packages: &Path,
-) -> Result<[PathBuf; 2]> {
+) -> Result<Vec<PathBuf>> {
     let architecture = said(Command::new("dpkg").arg("--print-architecture"))?;
     let packing = Packing {
         root,
@@ -28,7 +29,11 @@ pub(super) fn pack(
         packages,
         architecture,
     };
-    Ok([packing.program(tree)?, packing.symbols()?])
+    let mut made = vec![packing.program(tree)?];
+    if let Some(symbols) = &program.symbols {
+        made.push(packing.symbols(symbols)?);
+    }
+    Ok(made)
 }
 
 struct Packing<'a> {
@@ -77,12 +82,12 @@ impl Packing<'_> {
         self.build("hawser", "contrib/debian/control.in", &folder)
     }
 
-    fn symbols(&self) -> Result<PathBuf> {
+    fn symbols(&self, of: &Symbols) -> Result<PathBuf> {
         let folder = self.packages.join("work/dbgsym");
-        let (first, rest) = self.program.build_id.split_at(2);
+        let (first, rest) = of.build_id.split_at(2);
         let symbols = folder.join(format!("usr/lib/debug/.build-id/{first}/{rest}.debug"));
         fs::create_dir_all(symbols.parent().context("a file is in a folder")?)?;
-        fs::copy(&self.program.symbols, &symbols)?;
+        fs::copy(&of.file, &symbols)?;
         let docs = folder.join("usr/share/doc/hawser-dbgsym");
         fs::create_dir_all(&docs)?;
         fs::write(docs.join("copyright"), self.copyright()?)?;
@@ -99,11 +104,12 @@ impl Packing<'_> {
                 .arg(folder),
         )?;
         let size = size.split_whitespace().next().unwrap_or("0");
+        let symbols = self.program.symbols.as_ref();
         let control = control
             .replace("@VERSION@", &self.version())
             .replace("@ARCHITECTURE@", &self.architecture)
             .replace("@DEPENDS@", &self.depends()?)
-            .replace("@BUILD_ID@", &self.program.build_id)
+            .replace("@BUILD_ID@", symbols.map_or("", |it| &it.build_id))
             .replace("@SIZE@", size);
         fs::write(folder.join("DEBIAN/control"), control)?;
         run(Command::new("sh").current_dir(folder).args([
@@ -117,7 +123,10 @@ impl Packing<'_> {
         let file = format!("{name}_{}_{}.deb", self.version(), self.architecture);
         let file = self.packages.join(file);
         run(Command::new("dpkg-deb")
-            .args(["--root-owner-group", "-Zxz", "--build"])
+            .args(["--root-owner-group", "-Zxz"])
+            // What is only tried here is packed soon.
+            .args(symbols.is_none().then_some("-z1"))
+            .arg("--build")
             .arg(folder)
             .arg(&file)
             .env("SOURCE_DATE_EPOCH", &self.release.time))?;
@@ -170,7 +179,9 @@ impl Packing<'_> {
         });
         Ok(format!(
             "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
-             Upstream-Name: hawser\n\n\
+             Upstream-Name: hawser\n\
+             Comment: The program contains libraries of others. Their licences and\n \
+             copyrights are in /usr/share/doc/hawser/THIRD-PARTY-LICENCES.\n\n\
              Files: *\n\
              Copyright: 2026 The Hawser contributors\n\
              License: Apache-2.0 or Expat\n\n\

@@ -11,13 +11,25 @@ use crate::process::{cargo, run, said};
 /// The program, with its debug symbols beside it.
 pub(super) struct Program {
     pub(super) stripped: PathBuf,
-    pub(super) symbols: PathBuf,
+    /// `None` of a program that was not built for packages.
+    pub(super) symbols: Option<Symbols>,
+}
+
+/// Debug symbols of a program.
+pub(super) struct Symbols {
+    pub(super) file: PathBuf,
     /// In hexadecimal digits; debuggers find the symbols by it.
     pub(super) build_id: String,
 }
 
 impl Program {
-    pub(super) fn build(root: &Path, release: &Release, work: &Path) -> Result<Self> {
+    /// Builds it with a profile of cargo's, and puts it into `work`.
+    pub(super) fn build(
+        root: &Path,
+        profile: &str,
+        release: &Release,
+        work: &Path,
+    ) -> Result<Self> {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
         let home = home.context("neither CARGO_HOME nor HOME is set")?;
@@ -26,25 +38,49 @@ impl Program {
             let each = places.map(|(from, to)| format!("{flag}={}={to}", from.display()));
             each.join(" ")
         };
+        let setting = format!("CARGO_PROFILE_{}", profile.to_uppercase().replace('-', "_"));
+        // Below the workspace's folder, whose path is replaced.
+        let target = root.join("target");
         run(cargo()
-            .args(["build", "--profile", "dist", "--locked", "-p", "hawser-cli"])
+            .args(["build", "--locked", "-p", "hawser-cli", "--profile"])
+            .arg(profile)
+            .arg("--target-dir")
+            .arg(&target)
             .env("RUSTFLAGS", flags("--remap-path-prefix"))
             .env("CFLAGS", flags("-ffile-prefix-map"))
             .env("SOURCE_DATE_EPOCH", &release.time)
             .env("CARGO_INCREMENTAL", "0")
-            .env("CARGO_PROFILE_DIST_STRIP", "none")
-            .env("CARGO_PROFILE_DIST_DEBUG", "line-tables-only"))?;
-        let built = root.join("target/dist/hawser");
-        let [stripped, symbols] = ["hawser", "hawser.debug"].map(|name| work.join(name));
-        let objcopy = || Command::new("objcopy");
-        run(objcopy().arg("--only-keep-debug").arg(&built).arg(&symbols))?;
-        run(objcopy().arg("--strip-all").arg(&built).arg(&stripped))?;
+            .env(format!("{setting}_STRIP"), "none")
+            .env(format!("{setting}_DEBUG"), "line-tables-only"))?;
+        let folder = match profile {
+            "dev" => "debug",
+            other => other,
+        };
+        let built = target.join(folder).join("hawser");
+        let file = work.join("hawser.debug");
+        run(objcopy("--only-keep-debug").arg(&built).arg(&file))?;
+        let build_id = build_id(&built)?;
         Ok(Self {
-            build_id: build_id(&built)?,
-            stripped,
-            symbols,
+            symbols: Some(Symbols { file, build_id }),
+            ..Self::given(&built, work)?
         })
     }
+
+    /// Takes one that was built already.
+    pub(super) fn given(file: &Path, work: &Path) -> Result<Self> {
+        let stripped = work.join("hawser");
+        run(objcopy("--strip-all").arg(file).arg(&stripped))?;
+        Ok(Self {
+            stripped,
+            symbols: None,
+        })
+    }
+}
+
+fn objcopy(what: &str) -> Command {
+    let mut command = Command::new("objcopy");
+    command.arg(what);
+    command
 }
 
 /// The identifier that the linker has given to a program.

@@ -18,8 +18,9 @@ pub(super) struct Release {
 }
 
 impl Release {
-    pub(super) fn of(root: &Path) -> Result<Self> {
-        let version = env!("CARGO_PKG_VERSION");
+    /// What is in `root`, under a version of its own where one is `given`.
+    pub(super) fn of(root: &Path, given: Option<&str>) -> Result<Self> {
+        let version = given.unwrap_or(env!("CARGO_PKG_VERSION"));
         let git = |arguments: &[&str]| said(Command::new("git").current_dir(root).args(arguments));
         // A tarball of the sources has no history.
         let Ok(time) = git(&["log", "-1", "--format=%ct"]) else {
@@ -35,7 +36,7 @@ impl Release {
             .any(|tag| tag.strip_prefix('v') == Some(version));
         let commit = git(&["log", "-1", "--format=%h", "--abbrev=8"])?;
         Ok(Self {
-            version: match is_released {
+            version: match is_released || given.is_some() {
                 true => version.to_owned(),
                 false => format!("{version}~{time}.{commit}"),
             },

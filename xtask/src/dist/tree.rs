@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 
 use super::program::Program;
 use super::release::Release;
+use crate::licences::ThirdParties;
 use crate::process::{run, said};
 
 /// A folder with `bin`, `lib` and `share` in it.
@@ -32,6 +33,13 @@ impl Tree {
             tree.copy(&root.join(from), to, 0o644)?;
         }
         let hawser = || Command::new(&program.stripped);
+        for page in fs::read_dir(root.join("docs/guide")).context("docs/guide")? {
+            let page = page?.path();
+            if page.extension().is_some_and(|it| it == "md") {
+                let name = page.file_name().unwrap_or_default().display();
+                tree.copy(&page, &format!("share/doc/hawser/guide/{name}"), 0o644)?;
+            }
+        }
         for (shell, to) in COMPLETIONS {
             let script = said(hawser().args(["completions", shell]))?;
             tree.write(to, &format!("{script}\n"))?;
@@ -49,6 +57,8 @@ impl Tree {
                 .args(["rule", "list", "--json", "--state"])
                 .arg(tree.folder.join("no-state")),
         )?;
+        let licences = ThirdParties::find(root)?.text()?;
+        tree.write("share/doc/hawser/THIRD-PARTY-LICENCES", &licences)?;
         tree.compress(&pages)?;
         let changes = tree.folder.join("share/doc/hawser/changelog");
         fs::copy(root.join("CHANGELOG.md"), &changes)?;

@@ -21,7 +21,11 @@ fn services_are_exposed_to_little() {
         let folder = units(&place, which);
         for name in UNITS {
             // Tenths.
-            let arguments = ["security", "--offline=true", "--no-pager", "--threshold=30"];
+            let threshold = match which {
+                Which::Alone => "--threshold=20",
+                Which::WithDropIns => "--threshold=30",
+            };
+            let arguments = ["security", "--offline=true", "--no-pager", threshold];
             analyze(
                 "services_are_exposed_to_little",
                 &arguments,

@@ -5,6 +5,8 @@ systemd-sysusers /usr/lib/sysusers.d/hawser.conf
 install -d -m 750 -o hawser -g hawser /etc/hawser
 systemctl daemon-reload
 ip netns add far
+cat >/tmp/links.sh <<'END'
+set -e
 for number in 1 2; do
     ip link add link$number type veth peer name far$number netns far
     ip addr add 10.9.$number.2/24 dev link$number
@@ -14,6 +16,8 @@ for number in 1 2; do
     ip netns exec far tc qdisc add dev far$number root tbf rate 20mbit burst 20kb latency 100ms
     ip route add default via 10.9.$number.1 dev link$number metric 10$number
 done
+END
+sh /tmp/links.sh
 ip -n far link set lo up
 ip -n far addr add 203.0.113.1/32 dev lo
 mkdir -p /tmp/www /tmp/gateway
