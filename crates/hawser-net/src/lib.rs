@@ -26,6 +26,7 @@ pub mod store;
 pub mod stream;
 pub mod tcp_info;
 pub mod thread_memory;
+pub mod ticks;
 pub mod tls;
 pub mod tun;
 pub mod unix_time;
