@@ -42,9 +42,9 @@ use anyhow::Context as _;
 use hawser_control::{History, Role};
 use hawser_net::store::StateDir;
 use hawser_net::thread_memory;
+use hawser_net::ticks::Ticks;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use crate::setup::{EndSignals, Setup};
 use lock::Lock;
@@ -298,8 +298,7 @@ impl Drop for Daemon {
 
 /// Enters every second what has moved.
 async fn keep_record(state: Arc<State>) {
-    let mut ticks = tokio::time::interval(History::EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = Ticks::every(History::EVERY);
     loop {
         ticks.tick().await;
         state.enter();

@@ -13,7 +13,9 @@ use hawser_net::store::{NameStore, StateDir};
 use hawser_session::{SctpPaths, TransportChoice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{Command, Global, LogFormat};
 use crate::config_file::ConfigFile;
@@ -45,24 +47,30 @@ impl Setup {
             false => "warn",
         };
         let level = global.log.map_or(default, |level| level.as_str());
-        let filter = match (global.log, std::env::var("HAWSER_LOG")) {
-            (None, Ok(text)) => EnvFilter::try_new(text).context("HAWSER_LOG")?,
+        let wanted = match (global.log, std::env::var("HAWSER_LOG")) {
+            (None, Ok(text)) => text,
             // It warns about every field of a kernel that is newer than it.
-            _ => EnvFilter::new(format!(
-                "{level},netlink_packet_route=error,aya=warn,aya_obj=warn"
-            )),
+            _ => format!("{level},netlink_packet_route=error,aya=warn,aya_obj=warn"),
         };
+        let filter: Targets = wanted.parse().context("HAWSER_LOG")?;
         let is_asked_for = global.log.is_some() || std::env::var_os("HAWSER_LOG").is_some();
         let is_at_terminal =
             io::stderr().is_terminal() && !is_asked_for && global.log_format.is_none();
         let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+            // That of each module is the filter's.
+            .with_max_level(LevelFilter::TRACE)
             .with_writer(io::stderr);
         match global.log_format.unwrap_or_default() {
             // Neither when nor where it comes from helps whoever watches.
-            LogFormat::Text if is_at_terminal => log.without_time().with_target(false).init(),
-            LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
-            LogFormat::Json => log.json().init(),
+            LogFormat::Text if is_at_terminal => {
+                let log = log.without_time().with_target(false);
+                log.finish().with(filter).init();
+            }
+            LogFormat::Text => {
+                let log = log.with_ansi(io::stderr().is_terminal());
+                log.finish().with(filter).init();
+            }
+            LogFormat::Json => log.json().finish().with(filter).init(),
         }
         let is_state_named = global.state.is_some();
         let state = StateDir::resolve(global.state)?;

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
+use hawser_net::ticks::Ticks;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -81,8 +82,9 @@ impl NameStub {
         open.follow().await;
         let answering = Arc::clone(&open.answering);
         let task = tokio::spawn(async move {
+            let mut ticks = Ticks::every(LOOK_EVERY);
             loop {
-                tokio::time::sleep(LOOK_EVERY).await;
+                ticks.tick().await;
                 open.follow().await;
             }
         });
@@ -209,6 +211,6 @@ impl OpenPorts {
 /// Where name servers listen.
 const PORT: u16 = 53;
 /// Files are read for it.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Sixteen links with four servers each, and those of the machine, are never all there.
 const MAX_SERVERS: usize = 48;

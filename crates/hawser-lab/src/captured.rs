@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use hawser_types::SignalStrength;
 
 use crate::measure::{
-    Bench, GATEWAY, Programs, SOCKS, StepError, start_gateway, wait_for_file, wait_for_port,
+    Bench, GATEWAY, Programs, SOCKS, StepError, start_gateway, wait_for_file, wait_for_paths,
+    wait_for_port,
 };
 use crate::process::{Program, output_of};
 use crate::topology::SERVER;
@@ -22,7 +23,7 @@ pub(crate) struct Captured<'a> {
     state: PathBuf,
     // The client first: its end is the orderly one.
     client: Program,
-    _gateway: Program,
+    gateway: Program,
 }
 
 /// How the daemons are set up.
@@ -82,7 +83,7 @@ impl<'a> Captured<'a> {
             programs,
             state,
             client: up,
-            _gateway: gateway,
+            gateway,
         };
         captured.wait_until_carried(setup.capture)?;
         Ok(captured)
@@ -109,6 +110,23 @@ impl<'a> Captured<'a> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Process ids of client and gateway.
+    pub(crate) fn ids(&self) -> [u32; 2] {
+        [&self.client, &self.gateway].map(Program::id)
+    }
+
+    /// Waits until the client has a session over all links with the gateway.
+    pub(crate) fn until_met(&mut self) -> Result<(), StepError> {
+        let (state, links) = (self.state.clone(), self.bench.lab().links().len());
+        wait_for_paths(self.programs, &state, links, || self.check_alive())
+    }
+
+    /// An error when either program has ended.
+    pub(crate) fn check_alive(&mut self) -> io::Result<()> {
+        let programs = [&mut self.client, &mut self.gateway];
+        programs.into_iter().try_for_each(Program::check_alive)
     }
 
     /// `program` of the client host with its connections taken by the hook of connect(2); arguments

@@ -22,13 +22,14 @@ use crate::connections::ConnectionArguments;
 use crate::crowd::CrowdOptions;
 use crate::experiment::{Arguments, Single, Tested, begin};
 use crate::hostile::HostileOptions;
+use crate::idle::IdleOptions;
 use crate::measure::Meeting;
 use crate::scenario;
 use crate::thousand::ThousandOptions;
 use crate::{
-    association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
-    matrix, messages, objects, packets, peer, privilege, request, roaming, router, short,
-    transports,
+    association, commands, compare, connect, cut, demo, failover, fairness, gain, interactive,
+    interrupt, matrix, messages, objects, packets, peer, privilege, request, roaming, router,
+    short, transports,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -57,6 +58,10 @@ enum Command {
     Request(Single<request::Options>),
     /// Time new connections: plain, through a fresh session, through a warm one
     Connect(Single<connect::Options>),
+    /// Set Hawser's modes beside the best link, MPTCP and WireGuard, by what a user notices
+    Compare(Arguments<compare::Options>),
+    /// Draw recorded comparisons as one page
+    ComparePage(compare::PageOptions),
     /// Let connections come and go towards nginx, placed on links one by one or bonded
     Connections(ConnectionArguments),
     /// Let curl, apt-get and a browser load from nginx: over each link, in turns, and by `hawser
@@ -90,6 +95,8 @@ enum Command {
     Crowd(CrowdOptions),
     /// Measure a thousand enrolled clients at one gateway: idle, busy, coming back, one hostile
     Thousand(ThousandOptions),
+    /// Measure daemons that have nothing to do: memory, processor time, wake-ups, traffic
+    Idle(IdleOptions),
     /// Let a peer misbehave by script: memory of the program, and goodput of an honest client
     Hostile(HostileOptions),
     /// Let links fail and return, under load and without
@@ -135,6 +142,7 @@ enum Command {
 
 impl Cli {
     /// Runs the command; the exit code says whether everything was measured.
+    // long: a line for each command.
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Meter(command) => command.execute(),
@@ -147,6 +155,8 @@ impl Cli {
             Command::Short(arguments) => arguments.execute(|o| &o.scenario, short::run),
             Command::Request(arguments) => arguments.execute(|o| &o.scenario, request::run),
             Command::Connect(arguments) => arguments.execute(|o| &o.scenario, connect::run),
+            Command::Compare(arguments) => arguments.execute(compare::run),
+            Command::ComparePage(options) => options.execute(),
             Command::Connections(arguments) => arguments.execute(),
             Command::Gain(arguments) => arguments.execute(gain::run),
             Command::Peer(arguments) => arguments.execute(|o| &o.scenario, peer::run),
@@ -163,6 +173,7 @@ impl Cli {
             Command::AssociationSpeed(arguments) => arguments.execute(),
             Command::Crowd(options) => options.execute(),
             Command::Thousand(options) => options.execute(),
+            Command::Idle(options) => options.execute(),
             Command::Hostile(options) => options.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Matrix(arguments) => arguments.execute(),

@@ -56,7 +56,7 @@ struct Judged {
 }
 
 /// The files of a folder whose names end so, in order.
-fn files(folder: &Path, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     let entries = std::fs::read_dir(folder)
         .with_context(|| format!("cannot read the folder {}", folder.display()))?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hawser_types::ByteCount;
 
 use self::report::{InteractiveReport, Phase, alone};
-use self::stream::Stream;
+pub(crate) use self::stream::{BLOCK, Stream};
 use crate::contender::{Contender, Equipment};
 use crate::experiment::{Findings, Head, named};
 use crate::measure::{Bench, Programs, StepError, limit_for, quickest_link};
@@ -128,7 +128,7 @@ impl Subject<'_> {
             session: session.as_ref(),
             link: self.best,
         };
-        let block = ByteCount::new(stream::BLOCK as u64);
+        let block = ByteCount::new(BLOCK as u64);
         let order = equipment.order(self.contender, Direction::Put, block);
         let stream = Stream::open(bench.lab().client(), &order)?;
         // Until MPTCP and Hawser are on all links.

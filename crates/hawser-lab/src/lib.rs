@@ -5,9 +5,11 @@
 //! each link alone, over MPTCP and through Hawser, and reports.
 
 mod association;
+mod bars;
 mod captured;
 pub mod cli;
 mod commands;
+mod compare;
 mod connect;
 mod connections;
 mod contender;
@@ -23,6 +25,7 @@ mod failover;
 mod fairness;
 mod gain;
 mod hostile;
+mod idle;
 mod interactive;
 mod interception;
 pub mod interrupt;

@@ -28,7 +28,9 @@ pub use run::run;
 pub use summary::Summary;
 
 pub(crate) use bench::{limit_for, own_program, wait_for_port};
-pub(crate) use hawser::{GATEWAY, SOCKS, start_gateway, wait_for_file};
+pub(crate) use hawser::{
+    GATEWAY, SOCKS, start_direct, start_gateway, wait_for_file, wait_for_paths,
+};
 pub(crate) use library::LibraryServer;
 pub(crate) use run::available_controls;
 

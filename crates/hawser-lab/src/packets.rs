@@ -16,6 +16,7 @@ pub(crate) use self::policies::{PoliciesOptions, run as run_policies};
 use self::stage::{INTERVAL, PAYLOAD, Stage, Way};
 use self::tools::Udp;
 pub(crate) use self::unshaped::{UnshapedOptions, run as run_unshaped};
+pub(crate) use self::wireguard::{FAR_END, WireGuard};
 use crate::experiment::{Directions, Findings, Head};
 use crate::measure::{Bench, Programs, StepError, alike, available_controls, quickest_link};
 use crate::meter::{Congestion, QuicControl};

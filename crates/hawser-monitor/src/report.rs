@@ -109,8 +109,8 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// Text that stands for itself in HTML.
-fn escaped(text: &str) -> String {
+/// Returns text that stands for itself in HTML, and in SVG.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('"', "&quot;")

@@ -16,6 +16,11 @@ pub(crate) fn to_tokio(instant: Instant) -> tokio::time::Instant {
     )
 }
 
+/// When the time line began, as tokio's timers count it.
+pub(crate) fn began() -> tokio::time::Instant {
+    tokio::time::Instant::from_std(origin())
+}
+
 fn origin() -> std::time::Instant {
     static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
     // A second before the first call, so that no instant is the origin itself.

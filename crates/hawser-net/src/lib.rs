@@ -27,6 +27,7 @@ pub mod stream;
 pub mod takeover;
 pub mod tcp_info;
 pub mod thread_memory;
+pub mod ticks;
 pub mod tls;
 pub mod tun;
 pub mod unix_time;

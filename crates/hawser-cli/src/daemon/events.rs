@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_control::{Change, Response, SessionState, changes_between, policy_changes};
+use hawser_control::{
+    Change, Response, SessionState, StatusSnapshot, changes_between, policy_changes,
+};
+use hawser_net::ticks::next_after;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::change_log::Picture;
 use super::clock::{milliseconds, since_1970};
@@ -13,12 +16,20 @@ use super::shown::Most;
 use super::state::State;
 
 /// Looks for changes for as long as the daemon lives; less often where a look takes long, as at a
-/// gateway with many sessions.
+/// gateway with many sessions, and where nobody has anything open.
 pub(super) async fn watch(state: Arc<State>) {
     loop {
         let begun = Instant::now();
-        state.notice();
-        sleep(rest_after(begun.elapsed())).await;
+        let least = match state.notice() {
+            true => LOOK_EVERY,
+            false => LOOK_IDLE_EVERY,
+        };
+        let rest = rest_after(begun.elapsed());
+        match rest > least {
+            true => sleep(rest).await,
+            // With all else that is looked at every now and then.
+            false => sleep_until(next_after(Instant::now(), least)).await,
+        }
     }
 }
 
@@ -34,10 +45,11 @@ impl State {
         self.subscribe()
     }
 
-    /// Looks for what has log since this was last called. How it all is at first is no news.
-    pub(super) fn notice(&self) {
+    /// Looks for what has changed since this was last called. How it all is at first is no news.
+    /// Returns whether there is a stream or a connection, or something has changed.
+    pub(super) fn notice(&self) -> bool {
         let Some(subject) = self.subject() else {
-            return;
+            return true;
         };
         // Held throughout, so that what is seen first is also entered first.
         let mut log = self.change_log();
@@ -45,6 +57,7 @@ impl State {
             status: self.picture(subject, Most::SESSIONS),
             policy: subject.policy(),
         };
+        let is_busy = is_busy(&now.status);
         self.record().all_sessions = now.status.sessions.iter().collect();
         let mut news = Vec::new();
         if let Some(before) = &log.last {
@@ -58,7 +71,7 @@ impl State {
         }
         log.last = Some(now);
         if news.is_empty() {
-            return;
+            return is_busy;
         }
         let at_unix_ms = milliseconds(since_1970());
         for change in news {
@@ -67,6 +80,7 @@ impl State {
         }
         drop(log);
         self.has_changed();
+        true
     }
 
     /// Returns the events after the one with this number.
@@ -89,6 +103,14 @@ impl State {
         let _ = timeout(wait.min(MAX_WAIT), changes.wait_for(|_| is_there())).await;
         self.events(after)
     }
+}
+
+/// Whether somebody has a stream or a connection open.
+fn is_busy(status: &StatusSnapshot) -> bool {
+    let streams = status.sessions.iter().map(|it| it.stream_count);
+    let links = status.connections.iter().flat_map(|it| &it.links);
+    let open: u64 = links.map(|it| it.open).sum();
+    open > 0 || streams.sum::<u64>() > 0
 }
 
 /// Says in the log what cuts the daemon off. While no session is there, the client says more.
@@ -116,6 +138,7 @@ fn write_down(change: &Change) {
 
 /// People take what comes sooner for immediate.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+const LOOK_IDLE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
 /// Rest for each unit of time spent looking: two per cent of a core.
 const REST: u32 = 50;

@@ -16,6 +16,7 @@ use hawser_capture::{
 };
 use hawser_director::{ConnectionRequest, DirectorReport, Health};
 use hawser_net::links::PrefixMonitor;
+use hawser_net::ticks::Ticks;
 use hawser_policy::{Protocol, RuleSet};
 use hawser_sched::PortClass;
 use hawser_sched::connection::Demand;
@@ -134,8 +135,7 @@ impl KernelPlaces {
         self.look_around(routes.as_mut()).await;
         let mut changes = self.director.changes();
         let mut stub_ports = self.names.as_ref().map(NameStub::ports);
-        let [mut ticks, mut looks] = [EVERY, LOOK_EVERY].map(interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut ticks, mut looks) = (Ticks::every(EVERY), interval(LOOK_EVERY));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let outcome = tokio::select! {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use hawser_config::{ConnectionConfig, HttpUrl};
 use hawser_director::{Health, LinkReport};
+use hawser_net::ticks::Ticks;
 use hawser_types::{ByteCount, LinkIndex};
-use tokio::time::{Instant, interval};
+use tokio::time::Instant;
 
 use super::SharedDirector;
 use super::fetch::{Ask, Fetched, fetch};
@@ -59,7 +60,7 @@ impl<B: ProbeBudget> Prober<B> {
         if asks.iter().all(|urls| urls.is_empty()) {
             return;
         }
-        let mut ticks = interval(LOOK_EVERY);
+        let mut ticks = Ticks::every(LOOK_EVERY);
         loop {
             ticks.tick().await;
             let report = self.director.report();

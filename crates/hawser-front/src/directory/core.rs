@@ -8,13 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_net::bind::DatagramSocket;
 use hawser_net::clock;
+use hawser_net::ticks::Ticks;
 use hawser_sip::directory::{Directory, DirectoryConfig, DirectoryCounts, Output};
 use hawser_sip::fields::Transport;
 use hawser_sip::registrar::Moment;
 use hawser_sip::transaction::Flow;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::sleep;
 
 use super::error::DirectoryError;
 use super::input::Input;
@@ -198,8 +199,7 @@ pub(super) async fn serve(
         tls,
     };
     let mut waiting = Vec::new();
-    let mut look = interval(USERS_PERIOD);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut look = Ticks::every(USERS_PERIOD);
     loop {
         let due = core.inner().directory.poll_timeout();
         let due = due.map(|at| at.since(clock::now()));

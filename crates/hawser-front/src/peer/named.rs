@@ -13,11 +13,12 @@ use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::identity::PublicKey;
 use hawser_net::links::Link;
 use hawser_net::store::NamedPeer;
+use hawser_net::ticks::Ticks;
 use hawser_sip::agent::CallEvent;
 use hawser_types::{Host, HostNameAt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::book::Book;
 use super::meeting;
@@ -289,8 +290,7 @@ async fn call_again(shared: Arc<Shared>, name: HostNameAt, pause: Duration) {
 
 /// Ends what nobody uses any more, and sessions with hosts that are struck off the book.
 async fn look_after(shared: Arc<Shared>) {
-    let mut ticks = interval(LOOK_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = Ticks::every(LOOK_EVERY);
     loop {
         ticks.tick().await;
         shared.book.refresh();

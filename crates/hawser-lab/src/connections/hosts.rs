@@ -9,7 +9,7 @@ use std::str::FromStr;
 use anyhow::ensure;
 use hawser_sched::connection::ConnectionPolicy;
 
-use crate::measure::{Bench, Programs, SOCKS, Session, wait_for_port};
+use crate::measure::{Bench, Programs, Session, start_direct};
 use crate::netns::NetNs;
 use crate::process::Program;
 use crate::scenario::{Scenario, Workload};
@@ -57,7 +57,13 @@ impl Hosts {
             Method::Connections(policy) => {
                 let rules = folder.join("rules.toml");
                 std::fs::write(&rules, self::rules(workload))?;
-                direct = Some(start_direct(&bench, programs, policy, folder)?);
+                let named = [
+                    "--connection-scheduler".into(),
+                    policy.name().into(),
+                    "--config".into(),
+                    rules.into_os_string(),
+                ];
+                direct = Some(start_direct(&bench, programs, folder, &named)?);
             }
         }
         Ok(Self {
@@ -85,26 +91,6 @@ impl Hosts {
         ensure!(missed == 0, "the emulator missed {missed} frames");
         Ok(())
     }
-}
-
-fn start_direct(
-    bench: &Bench,
-    programs: &Programs,
-    policy: ConnectionPolicy,
-    folder: &Path,
-) -> io::Result<Program> {
-    let lab = bench.lab();
-    let mut up = lab.client().command(programs.hawser());
-    up.arg("--config").arg(folder.join("rules.toml"));
-    up.args(["up", "--direct", "--listen", &SOCKS.to_string()]);
-    up.args(["--connection-scheduler", policy.name()]);
-    up.arg("--state").arg(folder.join("state"));
-    for link in lab.links() {
-        up.args(["--link", &link.interface]);
-    }
-    let mut direct = Program::start("hawser up", up, &folder.join("client.log"))?;
-    wait_for_port(&mut direct, SOCKS, lab.client())?;
-    Ok(direct)
 }
 
 /// Each application has a port of its own, and by that its class.

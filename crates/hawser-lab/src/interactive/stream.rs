@@ -12,7 +12,7 @@ use crate::netns::NetNs;
 
 /// A running stream; it goes on until it is ended or dropped.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     ended: Arc<AtomicBool>,
     sender: Option<JoinHandle<io::Result<Vec<Instant>>>>,
     receiver: Option<JoinHandle<io::Result<Vec<Instant>>>>,
@@ -20,7 +20,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Connects from `host` as `order` says, to an echo of [`BLOCK`] bytes, and begins to send.
-    pub(super) fn open(host: &NetNs, order: &Order) -> io::Result<Self> {
+    pub(crate) fn open(host: &NetNs, order: &Order) -> io::Result<Self> {
         let mut back = host.run(|| meter::open_echo(order))?;
         let forth = back.try_clone()?;
         let ended = Arc::new(AtomicBool::new(false));
@@ -33,7 +33,7 @@ impl Stream {
     }
 
     /// Sends no more, and waits for the last echo.
-    pub(super) fn end(mut self) -> io::Result<Echoes> {
+    pub(crate) fn end(mut self) -> io::Result<Echoes> {
         self.ended.store(true, Ordering::Relaxed);
         let sent = joined(self.sender.take())?;
         let received = joined(self.receiver.take())?;
@@ -53,14 +53,14 @@ impl Drop for Stream {
 
 /// Times at which every block was sent, and was back.
 #[derive(Debug)]
-pub(super) struct Echoes {
+pub(crate) struct Echoes {
     sent: Vec<Instant>,
     received: Vec<Instant>,
 }
 
 impl Echoes {
     /// Seconds that those took which were sent in this time.
-    pub(super) fn between(&self, from: Instant, until: Instant) -> Vec<f64> {
+    pub(crate) fn between(&self, from: Instant, until: Instant) -> Vec<f64> {
         let pairs = self.sent.iter().zip(&self.received);
         pairs
             .filter(|(sent, _)| **sent >= from && **sent < until)
@@ -114,5 +114,5 @@ fn block(number: usize) -> [u8; BLOCK] {
 }
 
 /// Bytes of a block.
-pub(super) const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -1,6 +1,7 @@
 //! Hawser's two ends: gateway in the server namespace, client in the other.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -138,22 +139,14 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the client has a session over all links with a server that it discovered.
+    /// Waits until the client has a session over all links with its server.
     pub(crate) fn until_met(
         &mut self,
         bench: &Bench,
         programs: &Programs,
     ) -> Result<(), StepError> {
-        let deadline = Instant::now() + START_LIMIT;
-        while !has_all_paths(&self.status(programs, "client"), bench.lab().links().len()) {
-            self.check_alive()?;
-            if Instant::now() >= deadline {
-                let text = "the client has no session over all links with the server";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, text).into());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
+        let (state, links) = (self.client_state(), bench.lab().links().len());
+        wait_for_paths(programs, &state, links, || self.check_alive())
     }
 
     /// Number of connections that the server has connected for strangers.
@@ -273,13 +266,36 @@ impl Session {
 
     /// Status of one end; nothing when it gives none.
     fn status(&self, programs: &Programs, end: &str) -> Value {
-        let mut command = Command::new(programs.hawser());
-        command.args(["status", "--json", "--state"]);
-        command.arg(self.folder.join(end));
-        let text = process::output_of("hawser status", command, STATUS_LIMIT);
-        let status = text.ok().and_then(|text| serde_json::from_str(&text).ok());
-        status.unwrap_or_default()
+        status(programs, &self.folder.join(end))
     }
+}
+
+/// Waits until the daemon of a state directory has a session with so many paths that are up.
+pub(crate) fn wait_for_paths(
+    programs: &Programs,
+    state: &Path,
+    links: usize,
+    mut check_alive: impl FnMut() -> io::Result<()>,
+) -> Result<(), StepError> {
+    let deadline = Instant::now() + START_LIMIT;
+    while !has_all_paths(&status(programs, state), links) {
+        check_alive()?;
+        if Instant::now() >= deadline {
+            let text = "the client has no session over all links with the server";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text).into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Status of the daemon of a state directory; nothing when it gives none.
+fn status(programs: &Programs, state: &Path) -> Value {
+    let mut command = Command::new(programs.hawser());
+    command.args(["status", "--json", "--state"]).arg(state);
+    let text = process::output_of("hawser status", command, STATUS_LIMIT);
+    let status = text.ok().and_then(|text| serde_json::from_str(&text).ok());
+    status.unwrap_or_default()
 }
 
 /// Starts a gateway on the server host that keeps its state in `state` and writes an invite into
@@ -303,6 +319,28 @@ pub(crate) fn start_gateway(
         serve.arg("--invite-file").arg(invite);
     }
     Ok(Program::start("hawser serve", serve, log)?)
+}
+
+/// Starts a client without a gateway, with state and log in `folder`, and waits for its port.
+/// `more`: further arguments.
+pub(crate) fn start_direct(
+    bench: &Bench,
+    programs: &Programs,
+    folder: &Path,
+    more: &[OsString],
+) -> Result<Program, StepError> {
+    let lab = bench.lab();
+    let mut up = programs.command(lab.client())?;
+    up.args(["up", "--direct", "--listen", &SOCKS.to_string()])
+        .args(more)
+        .arg("--state")
+        .arg(folder.join("state"));
+    for link in lab.links() {
+        up.args(["--link", &link.interface]);
+    }
+    let mut direct = Program::start("hawser up", up, &folder.join("client.log"))?;
+    wait_for_port(&mut direct, SOCKS, lab.client())?;
+    Ok(direct)
 }
 
 /// Tells whether a client has a session with so many paths that are up.

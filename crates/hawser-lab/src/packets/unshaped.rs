@@ -145,7 +145,7 @@ fn packets(
     let mut carriers = vec![Carrier::Cable, Carrier::Hawser(stage)];
     let mut servers = vec![server(&bench, SERVER)?];
     if let Some(program) = &options.wireguard {
-        match WireGuard::start(&bench, program.as_os_str()) {
+        match WireGuard::start(&bench, program.as_os_str(), 0) {
             Ok(tunnel) => {
                 carriers.push(Carrier::WireGuard(tunnel));
                 servers.push(server(&bench, FAR_END)?);

@@ -15,14 +15,14 @@ use crate::topology::LabError;
 
 /// A tunnel that stands as long as this lives.
 #[derive(Debug)]
-pub(super) struct WireGuard {
+pub(crate) struct WireGuard {
     near: Program,
     far: Program,
 }
 
 impl WireGuard {
-    /// Starts `program` (wireguard-go, boringtun-cli) at both ends, over the first link.
-    pub(super) fn start(bench: &Bench, program: &OsStr) -> Result<Self, StepError> {
+    /// Starts `program` (wireguard-go, boringtun-cli) at both ends, over link `index`, from 0.
+    pub(crate) fn start(bench: &Bench, program: &OsStr, index: usize) -> Result<Self, StepError> {
         let lab = bench.lab();
         let start = |host: &NetNs, device: &str| {
             let mut command = host.command(program);
@@ -35,7 +35,7 @@ impl WireGuard {
             far: start(lab.server(), FAR)?,
         };
         let port = ENDPOINT_PORT;
-        let endpoint = SocketAddrV4::new(lab.links()[0].gateway(), port);
+        let endpoint = SocketAddrV4::new(lab.links()[index].gateway(), port);
         configure(
             &mut both.far,
             FAR,
@@ -66,8 +66,15 @@ impl WireGuard {
         Ok(both)
     }
 
+    /// An error when the program has ended at either end.
+    pub(crate) fn check_alive(&mut self) -> io::Result<()> {
+        [&mut self.near, &mut self.far]
+            .into_iter()
+            .try_for_each(Program::check_alive)
+    }
+
     /// The processes at the client and at the server.
-    pub(super) fn ids(&self) -> [u32; 2] {
+    pub(crate) fn ids(&self) -> [u32; 2] {
         [self.near.id(), self.far.id()]
     }
 }
@@ -97,7 +104,7 @@ fn configure(program: &mut Program, device: &str, lines: &str) -> io::Result<()>
 }
 
 /// The far end inside the tunnel.
-pub(super) const FAR_END: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
+pub(crate) const FAR_END: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
 const ENDPOINT_PORT: u16 = 51_820;
 const NEAR: &str = "hwlab-near";

@@ -56,7 +56,8 @@ async fn take_all<T>(
     item: impl Fn(SocketAddr, Option<IpAddr>, BytesMut) -> T,
     mut handle: impl FnMut(&mut Vec<T>),
 ) {
-    let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
+    // In one piece, which the system clears: of a socket to which little comes it is never there.
+    let mut buffers = vec![0; MAX_BATCH * BATCH_SIZE];
     let (mut memory, mut datagrams) = (PacketMemory::default(), Vec::new());
     let mut trouble = Trouble::default();
     let mut batches = 0;

@@ -233,10 +233,11 @@ impl LinkSocket {
     }
 
     /// Waits for datagrams and gives each to `take`, with where it came from and the address that
-    /// it was sent to.
+    /// it was sent to. One call reads as many batches of [`MAX_BATCH`] bytes as `buffers` has room
+    /// for.
     pub(super) async fn receive(
         &self,
-        buffers: &mut [Vec<u8>],
+        buffers: &mut [u8],
         memory: &mut PacketMemory,
         mut take: impl FnMut(SocketAddr, Option<IpAddr>, BytesMut),
     ) -> io::Result<()> {
@@ -244,11 +245,11 @@ impl LinkSocket {
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let count = self.socket.try_io(Interest::READABLE, || {
             let mut slices: Vec<IoSliceMut<'_>> =
-                buffers.iter_mut().map(|it| IoSliceMut::new(it)).collect();
+                buffers.chunks_mut(MAX_BATCH).map(IoSliceMut::new).collect();
             let socket = UdpSockRef::from(&self.socket);
             self.options.recv(socket, &mut slices, &mut metas)
         })?;
-        for (meta, buffer) in metas.iter().zip(buffers).take(count) {
+        for (meta, buffer) in metas.iter().zip(buffers.chunks(MAX_BATCH)).take(count) {
             cut(memory, &buffer[..meta.len], meta.stride, |datagram| {
                 take(meta.addr, meta.dst_ip, datagram);
             });

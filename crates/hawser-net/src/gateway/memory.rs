@@ -17,19 +17,18 @@ use std::time::Duration;
 
 use hawser_session::{Session, SessionConfig};
 use hawser_types::{ByteCount, SessionId};
-use tokio::time::MissedTickBehavior;
 
 use super::config::GatewayConfig;
 use super::shared::{Entry, Shared};
 use super::shares::{MIN_SENDING, Shares};
 use crate::driver::Driver;
+use crate::ticks::Ticks;
 
 /// Shares out anew every now and then, since what sessions hold comes and goes.
 pub(super) async fn keep(shared: Arc<Shared>) {
-    let mut tick = tokio::time::interval(PERIOD);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = Ticks::every(PERIOD);
     loop {
-        tick.tick().await;
+        ticks.tick().await;
         let associations = shared.associations.get();
         let most = shared.config.limits.memory.as_u64() / 4;
         let held = associations.map(|it| it.bound(ByteCount::new(most)));

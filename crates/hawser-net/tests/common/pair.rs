@@ -117,8 +117,9 @@ impl Pair {
 
     async fn with(options: PairOptions, identity: Identity, door: Arc<Door>) -> Self {
         // With HAWSER_LOG=debug a failing test says what went on.
-        let filter = tracing_subscriber::EnvFilter::from_env("HAWSER_LOG");
-        let log = tracing_subscriber::fmt().with_env_filter(filter);
+        let level = std::env::var("HAWSER_LOG").unwrap_or_default().parse();
+        let level = level.unwrap_or(tracing_subscriber::filter::LevelFilter::ERROR);
+        let log = tracing_subscriber::fmt().with_max_level(level);
         let _ = log.with_test_writer().try_init();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

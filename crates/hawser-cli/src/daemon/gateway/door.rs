@@ -14,10 +14,10 @@ use hawser_net::identity::PublicKey;
 use hawser_net::invite::{Invite, MAX_ADDRESSES, read_reference};
 use hawser_net::links::{Link, OwnAddresses, list_links};
 use hawser_net::store::{GatewayStore, StateDir};
+use hawser_net::ticks::Ticks;
 use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
 use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
 
 use super::found::{is_made_for, with_found};
 use crate::daemon::takeover::Predecessor;
@@ -214,10 +214,9 @@ pub(crate) fn new_invite(
 /// Ends the sessions of clients that `hawser peers revoke` has struck off the list, for as long as
 /// the gateway lives.
 pub(crate) async fn watch_peers(gateway: Weak<Gateway>, store: Arc<GatewayStore>) {
-    let mut tick = tokio::time::interval(PEERS_PERIOD);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = Ticks::every(PEERS_PERIOD);
     loop {
-        tick.tick().await;
+        ticks.tick().await;
         let Some(gateway) = gateway.upgrade() else {
             return;
         };

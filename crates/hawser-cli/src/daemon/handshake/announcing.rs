@@ -16,11 +16,11 @@ use hawser_front::connection::SharedDirector;
 use hawser_front::peer::Handshakes;
 use hawser_net::bind::{Carries, LookingAtSockets, look_at_sockets};
 use hawser_net::clock;
+use hawser_net::ticks::Ticks;
 use hawser_types::LinkIndex;
 use hawser_wire::Heard;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::{MissedTickBehavior, interval};
 
 /// Announces this host in the SYNs of programs, and in those that this process makes for them, for
 /// as long as it lives. Hawser's own connections say nothing, but for those that ask at the port of
@@ -206,8 +206,7 @@ impl Shared {
 /// Takes in what handshakes show, and looks after links.
 async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender<Heard>) {
     let mut networks = BTreeMap::new();
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks = Ticks::every(LOOK_EVERY);
     loop {
         tokio::select! {
             next = learnt.next() => match next {

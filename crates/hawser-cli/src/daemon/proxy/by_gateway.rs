@@ -10,6 +10,7 @@ use hawser_front::bonded::BondDialer;
 use hawser_front::connection::{DatagramPlace, SharedDirector};
 use hawser_front::datagram::{BondPorts, ChoicePorts, DatagramPorts, DirectPorts};
 use hawser_net::client::Client;
+use hawser_net::ticks::Ticks;
 use hawser_sched::connection::GatewayUse;
 use hawser_session::SessionSnapshot;
 use hawser_types::{ByteCount, LinkIndex};
@@ -69,7 +70,7 @@ pub(crate) fn status(report: &GatewayReport) -> GatewayStatus {
 }
 
 async fn follow(client: Weak<Client>, director: SharedDirector) {
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = Ticks::every(EVERY);
     loop {
         ticks.tick().await;
         let Some(client) = client.upgrade() else {

@@ -13,6 +13,7 @@ use hawser_front::datagram::DirectPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::peer::Peers;
 use hawser_net::links::{DefaultRouteMonitor, default_routes, read_counters};
+use hawser_net::ticks::Ticks;
 use hawser_net::unix_time::UnixTime;
 use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
@@ -96,6 +97,7 @@ impl Direct {
     pub(crate) async fn finish(self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.books.write().await;
+        self.books.rules.write().await;
     }
 }
 
@@ -171,7 +173,7 @@ async fn note_routes(director: &SharedDirector) {
 /// Looks after open connections: reads the interfaces' counters, and ends what waits for a link
 /// that is gone.
 async fn measure(director: SharedDirector) {
-    let mut ticks = tokio::time::interval(COUNT_EVERY);
+    let mut ticks = Ticks::every(COUNT_EVERY);
     loop {
         ticks.tick().await;
         if director.with(|director, _| director.open_count()) == 0 {
@@ -236,7 +238,7 @@ impl Books {
 }
 
 async fn keep(books: Books) {
-    let mut ticks = tokio::time::interval(WRITE_EVERY);
+    let mut ticks = Ticks::every(WRITE_EVERY);
     let mut changes = books.rules.changes();
     loop {
         tokio::select! {

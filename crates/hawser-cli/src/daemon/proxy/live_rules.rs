@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hawser_config::ConfigError;
 use hawser_control::RuleStatus;
+use hawser_net::ticks::Ticks;
 use hawser_policy::{Profile, Rule, RuleSet, Source};
 use tokio::sync::watch;
 
@@ -180,7 +181,7 @@ impl Shared {
 }
 
 async fn watch(shared: Weak<Shared>) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = Ticks::every(LOOK_EVERY);
     loop {
         ticks.tick().await;
         let Some(shared) = shared.upgrade() else {

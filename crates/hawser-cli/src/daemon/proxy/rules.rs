@@ -16,6 +16,7 @@ use hawser_net::client::Client;
 use hawser_net::clock;
 use hawser_net::links::Link;
 use hawser_net::store::StateDir;
+use hawser_net::ticks::Ticks;
 use hawser_net::unix_time::UnixTime;
 use hawser_sched::rules::{AtLimit, Date, LinkRules, Rule};
 use hawser_types::{ByteCount, Instant};
@@ -50,6 +51,8 @@ struct Inner {
     /// By the names of links, what connections over one link each have moved.
     connections: ByteTotals<String>,
     signals: Signals,
+    /// When the ledger was last written.
+    written: Option<tokio::time::Instant>,
 }
 
 impl LinkRuleStore {
@@ -93,7 +96,7 @@ impl LinkRuleStore {
     }
 
     /// Takes in what has gone over the links in all since this program has begun, by their names,
-    /// and writes it down.
+    /// and writes it down, unless it is little.
     pub(crate) async fn enter(self: &Arc<Self>, moved: &BTreeMap<String, [ByteCount; 2]>) {
         {
             let mut inner = self.lock();
@@ -102,7 +105,7 @@ impl LinkRuleStore {
                 inner.enter(name, news);
             }
         }
-        self.write().await;
+        self.write_unless_little().await;
     }
 
     /// Returns the rules for a link, and its use; none where there is no rule and no use.
@@ -177,7 +180,7 @@ impl LinkRuleStore {
         links: Links,
         counted: Arc<Mutex<Counted>>,
     ) {
-        let (mut ticks, mut changes) = (tokio::time::interval(COUNT_EVERY), self.changes());
+        let (mut ticks, mut changes) = (Ticks::every(COUNT_EVERY), self.changes());
         let mut counts: u64 = 0;
         loop {
             let is_due = tokio::select! {
@@ -193,7 +196,7 @@ impl LinkRuleStore {
             client.set_rules(self.in_force());
             counts += u64::from(is_due);
             if is_due && counts.is_multiple_of(WRITE_EVERY) {
-                self.write().await;
+                self.write_unless_little().await;
             }
         }
     }
@@ -222,8 +225,22 @@ impl LinkRuleStore {
         }
     }
 
+    /// Writes what was counted to the ledger; less than [`MUCH`], such as what keeps an idle session
+    /// alive, seldom.
+    async fn write_unless_little(self: &Arc<Self>) {
+        let is_due = {
+            let inner = self.lock();
+            let rested = inner.written.is_none_or(|at| at.elapsed() >= LITTLE_EVERY);
+            rested || inner.accounts.pending_bytes() >= MUCH
+        };
+        if is_due {
+            self.write().await;
+        }
+    }
+
     /// Writes what was counted to the ledger.
-    async fn write(self: &Arc<Self>) {
+    pub(crate) async fn write(self: &Arc<Self>) {
+        self.lock().written = Some(tokio::time::Instant::now());
         let this = Arc::clone(self);
         // Waits for the disk.
         let written = tokio::task::spawn_blocking(move || this.write_now()).await;
@@ -424,6 +441,8 @@ const LEDGER: &str = "ledger.db";
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 /// Every so many counts are written down.
 const WRITE_EVERY: u64 = 6;
+const LITTLE_EVERY: Duration = Duration::from_secs(60);
+const MUCH: ByteCount = ByteCount::from_kib(64);
 
 #[cfg(test)]
 mod tests;

@@ -170,7 +170,7 @@ async fn what_a_picture_costs() {
             cost(|| drop(response())),
             format!("{} kB", json / 1000),
             cost(|| drop(scene.shared.answer(&Request::STATUS_WITHOUT_SESSIONS))),
-            cost(|| scene.shared.notice()),
+            cost(|| _ = scene.shared.notice()),
             cost(|| scene.shared.enter()),
         ];
         let [status, json, metrics, events, books] = columns;

@@ -126,7 +126,7 @@ async fn send_over_narrow_interface(address: IpAddr) {
             from.flush();
         }
     }
-    let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
+    let mut buffers = vec![0; MAX_BATCH * BATCH_SIZE];
     let mut memory = PacketMemory::default();
     let mut arrived = Vec::new();
     while arrived.last() != Some(&(4, 1200)) {

@@ -65,6 +65,12 @@ impl Accounts {
         add(&mut self.pending, link, &new, today);
     }
 
+    /// Returns the bytes that are not in the usage database yet.
+    pub(super) fn pending_bytes(&self) -> ByteCount {
+        let each = self.pending.values().map(|usage| usage.up + usage.down);
+        each.fold(ByteCount::ZERO, |sum, bytes| sum + bytes)
+    }
+
     /// Takes the part that is not in the usage database yet; give it back when writing fails.
     pub(super) fn take_pending(&mut self) -> BTreeMap<String, Usage> {
         std::mem::take(&mut self.pending)
