@@ -124,10 +124,7 @@ impl PacketTunnel {
                 let _place = send.place_packets(&terms.of_client(), sink);
                 next = tokio::select! {
                     error = up(&tun, &send, &names, granted) => return TunnelError::Device(error),
-                    error = down(&tun, receive, granted) => {
-                        tracing::debug!(%error, "a tunnel is over");
-                        None
-                    }
+                    () = down(&tun, receive, granted) => None,
                     next = Self::open_beside(&client, wish, terms, session) => Some(next),
                 };
             }
@@ -255,12 +252,12 @@ fn hand_over(tun: &Tun, packet: &[u8]) {
 }
 
 /// Carries what the gateway sends; ends with the session.
-async fn down(tun: &Tun, mut receive: RecvStream, terms: Terms) -> std::io::Error {
+async fn down(tun: &Tun, mut receive: RecvStream, terms: Terms) {
     loop {
         match receive.read_datagram_or_end().await {
             Ok(Some(packet)) => deliver(tun, &mut vec![packet], terms),
-            Ok(None) => return std::io::ErrorKind::UnexpectedEof.into(),
-            Err(error) => return error.into(),
+            Ok(None) => return tracing::debug!("a tunnel is over"),
+            Err(error) => return tracing::debug!(%error, "a tunnel is over"),
         }
     }
 }

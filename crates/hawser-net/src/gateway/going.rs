@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::session::ended;
 use super::shared::Shared;
 use crate::driver::Driver;
+use crate::session::SessionHandle;
 
 /// Once the gateway goes away, tells the client so, and ends the session when no stream has been
 /// open in it for a while. Returns when it is over.
@@ -24,7 +24,7 @@ pub(super) async fn follow(shared: &Shared, driver: &Driver) {
         }
     }
     driver.close(0);
-    ended(driver).await;
+    SessionHandle::new(driver.clone()).ended().await;
 }
 
 /// A client that knows the command has begun another session by then, and ends this one itself.
