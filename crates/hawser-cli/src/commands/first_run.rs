@@ -75,7 +75,7 @@ fn next(answers: &Answers, ground: &Ground) -> String {
                 .to_owned()
         }
     };
-    format!("{command}\n`{sudo}hawser setup --undo` takes all of this back.\n")
+    format!("{command}\n`{sudo}hawser setup --undo` undoes all of this.\n")
 }
 
 fn undo(setup: &Setup, record: &mut Record, which: Undo) -> anyhow::Result<()> {

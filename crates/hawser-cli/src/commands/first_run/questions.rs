@@ -133,7 +133,9 @@ impl Ground {
             let known = |name: &String| self.links.iter().any(|(link, _)| link == name);
             if let Some(unknown) = metered.iter().find(|name| !known(name)) {
                 // It may be plugged in later.
-                eprintln!("hawser: no link is called {unknown} now; it is metered when it comes");
+                eprintln!(
+                    "hawser: no link is called {unknown} now; it will be metered when it appears"
+                );
             }
         }
         Ok(())
@@ -283,7 +285,7 @@ impl Asking {
         let mut choices = vec![("programs that are told of its proxy port", Whose::Proxy)];
         if ground.desktop.is_some() {
             choices.push((
-                "programs that go by this desktop's proxy settings",
+                "programs that follow this desktop's proxy settings",
                 Whose::Desktop,
             ));
         }
@@ -305,7 +307,7 @@ impl Asking {
             let chosen = number.ok().and_then(|it| choices.get(it.checked_sub(1)?));
             chosen
                 .map(|(_, whose)| *whose)
-                .ok_or_else(|| format!("it is a number from 1 to {}", choices.len()))
+                .ok_or_else(|| format!("enter a number from 1 to {}", choices.len()))
         })
     }
 
@@ -337,8 +339,8 @@ impl Asking {
         }
         if !io::stdin().is_terminal() {
             let problem = format!(
-                "nobody can be asked here: say {flag}, or --yes to take what is usual for all that \
-                 is not said"
+                "there is no terminal to ask at: answer with {flag}, or accept all defaults with \
+                 --yes"
             );
             return Err(Usage(problem).into());
         }
@@ -350,7 +352,9 @@ impl Asking {
             out.flush()?;
             let mut line = String::new();
             if io::stdin().lock().read_line(&mut line)? == 0 {
-                return Err(Usage("it was ended before all was answered".to_owned()).into());
+                return Err(
+                    Usage("setup ended before all questions were answered".to_owned()).into(),
+                );
             }
             match read(line.trim()) {
                 Ok(answer) => return Ok(answer),

@@ -97,7 +97,7 @@ fn links_line(links: &[(String, Option<String>)], has_gateway: bool) -> String {
     });
     match (has_gateway, joined.is_empty(), late) {
         (_, true, None) => {
-            "no link leads to the internet yet; one that does is used at once".into()
+            "no link reaches the internet yet; the first one that does is used at once".into()
         }
         (true, true, Some(late)) => format!("no link has reached the gateway yet ({late})"),
         (true, false, None) => format!("joined to the gateway over {}", listed(&joined)),
@@ -168,8 +168,8 @@ mod tests {
             "using dsl, lte and wifi, one link for each connection; with a gateway, a connection uses \
              all"
         );
-        assert!(line(&[], true).starts_with("no link leads"));
-        assert!(line(&[], false).starts_with("no link leads"));
+        assert!(line(&[], true).starts_with("no link reaches"));
+        assert!(line(&[], false).starts_with("no link reaches"));
     }
 
     #[test]
