@@ -1,9 +1,9 @@
 //! The commands of the guide, run page by page on machines with the names that it uses.
 //!
 //! The words after `sh` of a block say where it runs: nothing for the client, `gateway`, or `host`
-//! for one behind the client. `not run: REASON` says why it can't run here; such blocks are
-//! counted. A comment `<!-- runs beside: gateway client -->` in a page says what runs when the page
-//! begins.
+//! for one behind the client; `alice` is the client, and `bob` the host as a machine of its own.
+//! `not run: REASON` says why it can't run here; such blocks are counted. A comment
+//! `<!-- runs beside: gateway client -->` in a page says what runs when the page begins.
 
 mod page;
 mod stage;
@@ -13,7 +13,7 @@ use std::path::Path;
 use hawser_skip::namespace::in_namespace_of_root;
 
 use super::internet::missing;
-use page::{Block, Page, Place};
+use page::{Block, Machine, Page, Place};
 use stage::Stage;
 
 /// Runs one page, in namespaces of its own.
@@ -79,6 +79,13 @@ fn run(test: &str, name: &str) {
             return hawser_skip::skip(&format!("end_to_end::{test}"), missing);
         }
         let mut stage = Stage::new();
+        if page
+            .blocks
+            .iter()
+            .any(|it| it.place == Place::On(Machine::Bob))
+        {
+            stage.forward();
+        }
         stage.begin(&page.beside);
         for block in &page.blocks {
             if let Place::On(machine) = &block.place {

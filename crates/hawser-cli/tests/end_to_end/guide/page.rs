@@ -35,6 +35,12 @@ pub(super) enum Machine {
     Gateway,
     /// A machine behind the client.
     Host,
+    /// The same, where the client is no more to it than any router.
+    Bob,
+}
+
+impl Machine {
+    pub(super) const ALL: [Self; 4] = [Self::Client, Self::Gateway, Self::Host, Self::Bob];
 }
 
 impl Page {
@@ -86,9 +92,10 @@ fn place(info: &str) -> Option<Place> {
 
 fn machine(name: &str) -> Option<Machine> {
     match name {
-        "client" => Some(Machine::Client),
+        "client" | "alice" => Some(Machine::Client),
         "gateway" => Some(Machine::Gateway),
         "host" => Some(Machine::Host),
+        "bob" => Some(Machine::Bob),
         _ => None,
     }
 }

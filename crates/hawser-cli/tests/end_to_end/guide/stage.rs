@@ -50,7 +50,7 @@ impl Stage {
                      11.0.0.2 example.org\n";
         std::fs::write(place.path("hosts"), hosts).unwrap();
         std::fs::write(place.path("resolv.conf"), "nameserver 11.0.0.2\n").unwrap();
-        for machine in [Machine::Client, Machine::Gateway, Machine::Host] {
+        for machine in Machine::ALL {
             equip(&place, machine);
         }
         let web = Web::start(&place, &server);
@@ -61,6 +61,13 @@ impl Stage {
             _server: (web, server),
             running: BTreeMap::new(),
         }
+    }
+
+    /// Lets the host reach the gateway without Hawser.
+    pub(super) fn forward(&self) {
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        self.gateway
+            .ip("route add 192.168.7.0/24 via 10.1.0.2 dev eth0");
     }
 
     /// Starts Hawser as pages take for granted.
@@ -118,7 +125,16 @@ impl Stage {
             true => self.has_said_an_invite(machine),
             false => self.is_ready(machine, line),
         };
-        until(&format!("{by}: {line} is ready"), is_ready, || self.logs());
+        let is_over = || is_ready() || self.has_ended(machine);
+        until(&format!("{by}: {line} is ready"), is_over, || self.logs());
+        assert!(!self.has_ended(machine), "{by}: {line}\n{}", self.logs());
+    }
+
+    /// Whether the process is a zombie.
+    fn has_ended(&self, machine: Machine) -> bool {
+        let process = self.running[&machine].child.id();
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        stat.is_ok_and(|it| it.contains(") Z "))
     }
 
     fn is_ready(&self, machine: Machine, line: &str) -> bool {
@@ -165,6 +181,12 @@ impl Stage {
         if line.ends_with(" KEY") {
             line = line.replace(" KEY", &format!(" {}", self.first("peers", "key")));
         }
+        for (placeholder, machine) in KEYS {
+            if line.ends_with(placeholder) {
+                let key = self.command(machine, "hawser peers key").output();
+                line = line.replace(placeholder, Ended::of(key.unwrap()).out.trim());
+            }
+        }
         line
     }
 
@@ -203,7 +225,7 @@ impl Stage {
         let mut command = match machine {
             Machine::Client => Command::new("unshare"),
             Machine::Gateway => self.gateway.command("unshare"),
-            Machine::Host => self.host.command("unshare"),
+            Machine::Host | Machine::Bob => self.host.command("unshare"),
         };
         let covers = ["hosts", "resolv.conf"].map(|file| {
             let own = self.place.path(file);
@@ -348,9 +370,15 @@ fn name(machine: Machine) -> &'static str {
         Machine::Client => "client",
         Machine::Gateway => "gateway",
         Machine::Host => "host",
+        Machine::Bob => "bob",
     }
 }
 
+/// Keys that a reader gets from another machine.
+const KEYS: [(&str, Machine); 2] = [
+    ("KEY-OF-BOB", Machine::Bob),
+    ("KEY-OF-ALICE", Machine::Client),
+];
 const INVITE: &str = "'hawser://gw.example:7443/#…'";
 /// A web server: each file has a megabyte.
 const WEB: &str = "
