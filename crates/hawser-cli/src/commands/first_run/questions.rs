@@ -227,12 +227,12 @@ impl Asking {
 
     fn first(&mut self, ground: &Ground) -> anyhow::Result<First> {
         let kept = match ground.is_enrolled {
-            true => "Enter: keep the gateway that is enrolled",
-            false => "Enter: go without one",
+            true => "Empty: keep the enrolled gateway",
+            false => "Empty: use no gateway",
         };
         let question = format!(
-            "Invite of your gateway (hawser://…, or @FILE). `gateway`: this machine is to be the \
-             gateway. {kept}"
+            "Which gateway? Enter its invite (hawser://… or @FILE), or `gateway` to make this \
+             machine the gateway. {kept}"
         );
         self.ask(&question, "--gateway, --no-gateway or --serve", |text| {
             match text {
@@ -251,12 +251,12 @@ impl Asking {
             .map(|(name, addresses)| format!("{name} ({addresses})"))
             .collect();
         let links = match links.is_empty() {
-            true => "none now".to_owned(),
+            true => "none at the moment".to_owned(),
             false => links.join("; "),
         };
         let question = format!(
-            "Links: {links}. Which cost by the byte, to be used only while no other works? Enter: \
-             none"
+            "Which links are metered, to be used only while no other works? There are: {links}. \
+             Empty: none"
         );
         self.ask(&question, "--metered NAME or --no-metered", |text| {
             let names = text.split([' ', ',']).filter(|name| !name.is_empty());
@@ -271,8 +271,8 @@ impl Asking {
     }
 
     fn advertise(&mut self) -> anyhow::Result<Vec<HostPort>> {
-        let question = "This machine has private addresses only. Its public address or name, for \
-                        invites. Enter: the private ones";
+        let question = "This machine has only private addresses. What is its public address or name, \
+                        for invites? Empty: use the private addresses";
         self.ask(question, "--advertise", |text| {
             let names = text.split([' ', ',']).filter(|name| !name.is_empty());
             names
@@ -282,7 +282,7 @@ impl Asking {
     }
 
     fn whose(&mut self, ground: &Ground) -> anyhow::Result<Whose> {
-        let mut choices = vec![("programs that are told of its proxy port", Whose::Proxy)];
+        let mut choices = vec![("programs that you point at the proxy port", Whose::Proxy)];
         if ground.desktop.is_some() {
             choices.push((
                 "programs that follow this desktop's proxy settings",
@@ -298,7 +298,10 @@ impl Asking {
         let listed: Vec<String> = (choices.iter().zip(1..))
             .map(|((what, _), number)| format!("{number}: {what}"))
             .collect();
-        let question = format!("Whose connections? {}. Enter: 1", listed.join("; "));
+        let question = format!(
+            "Whose connections use all links? {}. Empty: 1",
+            listed.join("; ")
+        );
         self.ask(&question, "--capture", |text| {
             let number = match text {
                 "" => Ok(1),
@@ -319,11 +322,11 @@ impl Asking {
             true => "whenever the machine starts",
             false => "whenever you log in",
         };
-        let question = format!("Start now, and {when}? yes or no. Enter: yes");
+        let question = format!("Start now, and {when}? yes or no. Empty: yes");
         self.ask(&question, "--boot", |text| match text {
             "" | "y" | "yes" => Ok(true),
             "n" | "no" => Ok(false),
-            _ => Err("it is yes or no".to_owned()),
+            _ => Err("enter yes or no".to_owned()),
         })
     }
 

@@ -58,8 +58,8 @@ impl Greeting {
         let links = links_line(&self.used(), self.gateway.is_some());
         let port = match &self.programs {
             Some(CaptureScope::System) => "the connections of all programs are captured; proxy",
-            Some(_) => "connections of programs are captured; proxy",
-            None => "proxy for programs",
+            Some(_) => "the connections of programs are captured; proxy",
+            None => "proxy port",
         };
         let command = match &self.programs {
             Some(CaptureScope::System) => "curl https://example.org/".to_owned(),
@@ -74,7 +74,7 @@ impl Greeting {
         };
         format!(
             "hawser: {links}\nhawser: {port}: {} (SOCKS5 and HTTP)\nhawser: try `{command}`, then \
-             `hawser streams` in another terminal; Ctrl-C ends\n",
+             `hawser streams` in another terminal; Ctrl-C stops\n",
             self.listen
         )
     }
