@@ -132,7 +132,7 @@ const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
 ];
 
-const NEEDS: [Need; 25] = [
+const NEEDS: [Need; 26] = [
     Need {
         program: "curl",
         package: "curl",
@@ -201,7 +201,12 @@ const NEEDS: [Need; 25] = [
     Need {
         program: "openssl",
         package: "openssl",
-        tests: "a SIP registrar over TLS",
+        tests: "a SIP registrar over TLS, and the commands of the guide",
+    },
+    Need {
+        program: "ping",
+        package: "iputils-ping",
+        tests: "the commands of the guide",
     },
     Need {
         program: "kamailio",

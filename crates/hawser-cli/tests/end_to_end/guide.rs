@@ -9,10 +9,12 @@ mod page;
 mod stage;
 
 use std::path::Path;
+use std::process::Command;
 
 use hawser_skip::namespace::in_namespace_of_root;
 
 use super::internet::missing;
+use super::program::kernel_captures;
 use page::{Block, Machine, Page, Place};
 use stage::Stage;
 
@@ -75,8 +77,12 @@ fn no_page_is_forgotten() {
 fn run(test: &str, name: &str) {
     let page = Page::read(&folder(), name);
     in_namespace_of_root(test, || {
-        if let Some(missing) = missing() {
+        if let Some(missing) = missing().or_else(missing_program) {
             return hawser_skip::skip(&format!("end_to_end::{test}"), missing);
+        }
+        let mut commands = page.blocks.iter().flat_map(|it| &it.commands);
+        if commands.any(|it| it.contains("--capture system")) && !kernel_captures(test) {
+            return;
         }
         let mut stage = Stage::new();
         if page
@@ -96,6 +102,17 @@ fn run(test: &str, name: &str) {
         }
         stage.end();
     });
+}
+
+fn missing_program() -> Option<&'static str> {
+    let is_there = |program: &str| Command::new(program).arg("--help").output().is_ok();
+    let needs = [
+        ("curl", "no curl here"),
+        ("openssl", "no openssl here"),
+        ("ping", "no ping here"),
+    ];
+    let missing = needs.into_iter().find(|(program, _)| !is_there(program));
+    missing.map(|(_, reason)| reason)
 }
 
 fn folder() -> std::path::PathBuf {

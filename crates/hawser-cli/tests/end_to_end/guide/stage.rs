@@ -176,10 +176,10 @@ impl Stage {
             line = line.replace(INVITE, &format!("'{}'", self.invite()));
         }
         if line.ends_with(" ID") {
-            line = line.replace(" ID", &format!(" {}", self.first("invite list", "id")));
+            line = line.replace(" ID", &format!(" {}", self.last("invite list", "id")));
         }
         if line.ends_with(" KEY") {
-            line = line.replace(" KEY", &format!(" {}", self.first("peers", "key")));
+            line = line.replace(" KEY", &format!(" {}", self.last("peers", "key")));
         }
         for (placeholder, machine) in KEYS {
             if line.ends_with(placeholder) {
@@ -204,8 +204,8 @@ impl Stage {
         Ended::of(made.unwrap()).out.trim().to_owned()
     }
 
-    /// This field of the first row that a command at the gateway lists.
-    fn first(&self, command: &str, field: &str) -> String {
+    /// This field of the last row that a command at the gateway lists.
+    fn last(&self, command: &str, field: &str) -> String {
         let line = format!("hawser {command} --json");
         let listed = Ended::of(self.command(Machine::Gateway, &line).output().unwrap());
         let listed: Value = serde_json::from_str(&listed.out).unwrap();
@@ -213,7 +213,7 @@ impl Stage {
             let tables = listed.as_object()?.values();
             tables.filter_map(Value::as_array).find(|it| !it.is_empty())
         });
-        let row = &rows.unwrap()[0];
+        let row = rows.unwrap().last().unwrap();
         row[field]
             .as_str()
             .unwrap_or_else(|| panic!("{row}"))
