@@ -156,7 +156,7 @@ fn test(install: bool) -> Result<()> {
 }
 
 /// Takes the pictures in `docs/images` anew, of real transfers: of the dashboard, and of `hawser
-/// top` as docs/guide.md has it.
+/// top` as docs/guide/watch-and-steer.md has it.
 fn screenshots() -> Result<()> {
     let dashboard = ["--test", "real_clients", "--", "--ignored", "--nocapture"];
     let package = ["test", "-p", "hawser-cli"];

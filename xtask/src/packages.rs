@@ -148,7 +148,7 @@ const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
 ];
 
-const NEEDS: [Need; 29] = [
+const NEEDS: [Need; 30] = [
     Need {
         program: "curl",
         package: "curl",
@@ -217,7 +217,12 @@ const NEEDS: [Need; 29] = [
     Need {
         program: "openssl",
         package: "openssl",
-        tests: "a SIP registrar over TLS",
+        tests: "a SIP registrar over TLS, and the commands of the guide",
+    },
+    Need {
+        program: "ping",
+        package: "iputils-ping",
+        tests: "the commands of the guide",
     },
     Need {
         program: "kamailio",

@@ -80,7 +80,7 @@ pub(crate) struct Global {
         help_heading = GLOBAL
     )]
     pub(crate) log: Option<LogLevel>,
-    /// Format of the log: text, or json, an object a line [default: text]
+    /// Format of the log: text, or json with one object a line [default: text]
     #[arg(
         long,
         global = true,
@@ -141,23 +141,23 @@ impl LogLevel {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a gateway: the far end for clients
+    /// Run a gateway, the far end of clients' sessions
     Serve(ServeArgs),
-    /// Run the proxy that applications use, over every link
+    /// Open a proxy port for applications, and use every link
     Up(UpArgs),
-    /// Run a program with its connections over every link
+    /// Run one program and spread its connections over every link
     Run(RunArgs),
     /// Send files to a waiting `hawser receive`
     Send(SendArgs),
-    /// Wait for files and write them into a directory
+    /// Receive files into a directory
     Receive(ReceiveArgs),
-    /// Set this machine up, by four questions at most; or take that back
+    /// Set up this machine by at most four questions, or undo that
     Setup(SetupArgs),
-    /// Make an invite to this gateway; list invites, or revoke one
+    /// Make an invite to this gateway, or list or revoke invites
     Invite(InviteArgs),
-    /// Print the voucher with which the owner of a web server publishes this machine's key
+    /// Print the file in which a web server's owner publishes this machine's key
     Voucher(VoucherArgs),
-    /// List or change the hosts that are known by name, and the clients of this gateway
+    /// List, add or remove hosts known by name and clients of this gateway
     Peers(PeersArgs),
     /// Show what the running daemon is doing
     Status(TableArgs),
@@ -165,7 +165,7 @@ pub(crate) enum Command {
     Links(TableArgs),
     /// List the open streams, with the links that carry them
     Streams(TableArgs),
-    /// Show what has changed: links, sessions, paths, rules
+    /// Show changes of links, sessions, paths and rules
     Events(EventsArgs),
     /// Print the address of the running daemon's dashboard, with its token
     Web(WebArgs),
@@ -173,19 +173,19 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Have a new process of the program take over from the running daemon; what is open goes on
     Upgrade(UpgradeArgs),
-    /// Show a link, or change how it is used until the daemon ends
+    /// Show a link, or change how it is used
     Link(LinkArgs),
     /// Show or change how the running daemon chooses links
     Policy(PolicyArgs),
     /// List, test or change the rules for connections
     Rule(RuleArgs),
-    /// Explain why the running daemon used a link, or did not
+    /// Explain why the running daemon used each link or not
     Why(WhyArgs),
     /// Measure each link alone, then all together
     Bench(BenchArgs),
     /// Show whether the kill switch is on, turn it on, or remove it
     KillSwitch(KillSwitchArgs),
-    /// Check this machine for what would keep Hawser from working, and say how to fix it
+    /// Find what keeps Hawser from working on this machine, and suggest fixes
     Doctor(TableArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
@@ -197,7 +197,7 @@ pub(crate) enum Command {
     /// Keep that network until what the program has sent is acknowledged
     #[command(hide = true)]
     Keeper(KeeperArgs),
-    /// Put settings of the system back when standard input ends
+    /// Restore settings of the system when standard input ends
     #[command(hide = true)]
     Guard,
 }
@@ -218,20 +218,20 @@ pub(crate) struct ServeArgs {
     /// Let clients reach this private, link-local or loopback network; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) allow_destination: Vec<IpNet>,
-    /// Carry clients' packets to the internet as well as their connections, from this machine's
-    /// address (nat) or from their own (routed); needs root, or CAP_NET_ADMIN, and nftables
+    /// Also carry clients' packets to the internet, from this machine's address (nat) or from their
+    /// own (routed); needs root or CAP_NET_ADMIN, and nftables
     #[arg(long, value_name = "nat|routed")]
     pub(crate) packet_exit: Option<PacketExit>,
     /// Take clients' inner addresses from this network; once for IPv4 and once for IPv6 [default:
     /// 10.83.0.0/16 and fd48:6177:7365:72::/64]
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) packet_pool: Vec<IpNet>,
-    /// Relay between clients that know each other by name and are both behind NAT
+    /// Relay between clients that know each other by name where both are behind NAT
     #[arg(long)]
     pub(crate) meet: bool,
-    /// Connect to clients with --accept-joins on this interface, where no connection of theirs
-    /// comes by it: to the addresses that theirs come from. It adds what the interface carries to
-    /// their sessions; may be repeated
+    /// Add this interface to the sessions of clients that run with --accept-joins and do not reach
+    /// the gateway over it: the gateway connects from it to the addresses that the clients come
+    /// from. May be repeated
     #[arg(long = "further-link", value_name = "NAME", value_parser = link_name)]
     pub(crate) further_links: Vec<String>,
     /// Services of this machine.
@@ -251,8 +251,8 @@ pub(crate) struct DoorArgs {
     /// Listen at this address [default: [::]:7443]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Address that invites tell clients to connect to; may be repeated [default: the address
-    /// listened at]
+    /// Address at which clients reach this machine, for invites; may be repeated [default: the
+    /// address in --listen, or this machine's addresses]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) advertise: Vec<HostPort>,
     /// Also write the invite to this file, readable only by its owner
@@ -286,7 +286,7 @@ pub(crate) struct UpArgs {
     /// Use only this interface, even if it appears later; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
     pub(crate) links: Vec<String>,
-    /// Allow --listen to be an address that other machines can reach; needs --password-file or
+    /// Allow an address in --listen that other machines can reach; needs --password-file or
     /// --no-password
     #[arg(long)]
     pub(crate) allow_lan: bool,
@@ -297,39 +297,39 @@ pub(crate) struct UpArgs {
     /// Require no password, even if other machines can reach the port
     #[arg(long)]
     pub(crate) no_password: bool,
-    /// Choose links for connections that go straight by this policy: auto, max-throughput,
-    /// round-robin, weighted-round-robin or only-one [default: auto]
+    /// Policy that chooses the link of each direct connection: auto, max-throughput, round-robin,
+    /// weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
     /// Carry data over tcp, sctp (over UDP where UDP passes) or auto (whichever delivers more)
     /// [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
-    /// Send SCTP's data over all paths that answer (all), or over the quickest as in the paper
-    /// (paper) [default: all]
+    /// Send SCTP data over all paths that answer (all), or over the fastest as in the paper (paper)
+    /// [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) sctp_paths: Option<SctpPaths>,
-    /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
-    /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. Or route all that
-    /// hosts behind an interface send (lan); needs root, or CAP_NET_ADMIN, nftables, and a gateway
-    /// with --packet-exit. May be repeated
+    /// Capture the traffic of all programs (system), or the connections of a control group; needs
+    /// root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. Or be the router of the hosts behind an
+    /// interface (lan); needs root or CAP_NET_ADMIN, nftables, and a gateway with --packet-exit.
+    /// May be repeated
     #[arg(long, value_name = "system|cgroup:PATH|lan:NAME")]
     pub(crate) capture: Vec<CaptureScope>,
-    /// Let nothing leave this machine past Hawser from now on, until `hawser kill-switch off`, also
-    /// after Hawser has ended or was killed. With --capture system and a gateway. What others have
-    /// asked for by TCP or ping is answered as before: remote logins go on
+    /// Block all traffic that does not go through Hawser, even after Hawser has ended or was
+    /// killed, until `hawser kill-switch off`. Needs --capture system and a gateway. Replies to TCP
+    /// connections and pings from outside still leave, so remote logins go on
     #[arg(long)]
     pub(crate) kill_switch: bool,
-    /// Let all programs reach this network past the kill switch; may be repeated
+    /// Let all programs reach this network despite the kill switch; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) kill_switch_allow: Vec<IpNet>,
     /// The name of this host.
     #[command(flatten)]
     pub(crate) registration: RegistrationArgs,
-    /// Let the gateway connect to this TCP port of this machine's links, from 1024 on, to add its
-    /// own further links to the session; with `hawser serve --further-link`. What others send there
-    /// gets no answer. It needs a firewall that lets such connections in, and no address
-    /// translation on the way
+    /// Let the gateway connect to this TCP port, 1024 or higher, on this machine's links, to add
+    /// links of its own to the session; for `hawser serve --further-link`. Others get no answer
+    /// there. The firewall must let these connections in, and there must be no address translation
+    /// on the way
     #[arg(
         long,
         value_name = "PORT",
@@ -383,11 +383,11 @@ pub(crate) struct InviteArgs {
     /// How long the invite is valid, such as 30min or 24h
     #[arg(long, value_name = "DURATION", value_parser = time_to_live)]
     pub(crate) ttl: Option<Duration>,
-    /// Address that this invite tells the client to connect to, instead of those of `hawser serve`;
-    /// may be repeated
+    /// Address at which the client reaches this gateway, instead of those of `hawser serve`; may be
+    /// repeated
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) advertise: Vec<HostPort>,
-    /// Show the invite as a QR code, too, for a camera
+    /// Also show the invite as a QR code
     #[arg(long)]
     pub(crate) qr: bool,
 }
@@ -397,7 +397,7 @@ pub(crate) struct InviteArgs {
 pub(crate) enum InviteAction {
     /// List the invites, without their secrets
     List(TableArgs),
-    /// Make an invite useless from now on
+    /// Withdraw an invite
     Revoke {
         /// Its id as `hawser invite list` shows it
         #[arg(value_name = "ID", value_parser = invite_id, allow_hyphen_values = true)]
@@ -454,7 +454,7 @@ pub(crate) struct WhyArgs {
 /// `hawser bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// Amount to send in each measurement, such as 20MB [default: as the links suggest]
+    /// Amount to send in each measurement, such as 20MB [default: depends on the links]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) size: Option<ByteCount>,
     /// Format of the result.

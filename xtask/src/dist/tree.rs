@@ -32,6 +32,7 @@ impl Tree {
         for (from, to) in FILES {
             tree.copy(&root.join(from), to, 0o644)?;
         }
+        tree.copy_all(&root.join("docs/guide"), "share/doc/hawser/guide")?;
         let hawser = || Command::new(&program.stripped);
         for page in fs::read_dir(root.join("docs/guide")).context("docs/guide")? {
             let page = page?.path();
@@ -70,6 +71,16 @@ impl Tree {
     fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<()> {
         let text = fs::read(from).with_context(|| from.display().to_string())?;
         self.put(to, &text, mode)
+    }
+
+    /// Copies the files of a folder.
+    fn copy_all(&self, from: &Path, to: &str) -> Result<()> {
+        for file in fs::read_dir(from).with_context(|| from.display().to_string())? {
+            let file = file?;
+            let to = format!("{to}/{}", file.file_name().to_string_lossy());
+            self.copy(&file.path(), &to, 0o644)?;
+        }
+        Ok(())
     }
 
     fn write(&self, to: &str, text: &str) -> Result<()> {
@@ -118,7 +129,7 @@ const HEAD: &str = "\
 
 ";
 
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 18] = [
     (
         "contrib/systemd/hawser-up.service",
         "lib/systemd/system/hawser-up.service",
@@ -160,8 +171,20 @@ const FILES: [(&str, &str); 15] = [
         "share/doc/hawser/examples/hawser.example.toml",
     ),
     ("README.md", "share/doc/hawser/README.md"),
-    ("docs/guide.md", "share/doc/hawser/guide.md"),
+    ("docs/errors.md", "share/doc/hawser/errors.md"),
     ("docs/operations.md", "share/doc/hawser/operations.md"),
+    (
+        "docs/images/guide-connections.svg",
+        "share/doc/hawser/images/guide-connections.svg",
+    ),
+    (
+        "docs/images/guide-packets.svg",
+        "share/doc/hawser/images/guide-packets.svg",
+    ),
+    (
+        "docs/images/guide-streams.svg",
+        "share/doc/hawser/images/guide-streams.svg",
+    ),
     ("docs/metrics.md", "share/doc/hawser/metrics.md"),
     ("docs/control-api.md", "share/doc/hawser/control-api.md"),
 ];

@@ -16,10 +16,10 @@ pub(crate) struct DirectoryArgs {
     /// may be repeated. Needs --directory-users
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) directory: Vec<Host>,
-    /// Take SIP over UDP and TCP at this address; may be repeated [default: [::]:5060]
+    /// Listen for SIP over UDP and TCP at this address; may be repeated [default: [::]:5060]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) directory_listen: Vec<SocketAddr>,
-    /// Let the users in this file register, a line NAME:PASSWORD each
+    /// File of the users who may register, one line NAME:PASSWORD each
     #[arg(long, value_name = "FILE")]
     pub(crate) directory_users: Option<PathBuf>,
 }
@@ -46,16 +46,16 @@ pub(crate) struct RegistrationArgs {
     /// host
     #[arg(long, value_name = "USER@DOMAIN")]
     pub(crate) name: Option<HostNameAt>,
-    /// Ask this directory, such as sip:example.org or sip:192.0.2.1:5060;transport=tls [default:
-    /// that of the name's domain]
+    /// Register with this directory, such as sip:example.org or sip:192.0.2.1:5060;transport=tls
+    /// [default: that of the name's domain]
     #[arg(long, value_name = "URI")]
     pub(crate) directory: Option<String>,
-    /// Take the password of that name from this file, which others can't read [default: the
-    /// variable HAWSER_DIRECTORY_PASSWORD]
+    /// File with the password of that name, which no other user can read [default: the variable
+    /// HAWSER_DIRECTORY_PASSWORD]
     #[arg(long, value_name = "FILE")]
     pub(crate) directory_password_file: Option<PathBuf>,
-    /// Let hosts that are known by name reach this TCP port of this host's own, such as 22; may be
-    /// repeated. `hawser peers add` makes them known
+    /// Let hosts that `hawser peers add` has added reach this TCP port of this host, such as 22;
+    /// may be repeated
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) offer: Vec<u16>,
 }

@@ -8,7 +8,7 @@ pub(crate) struct SetupArgs {
     /// Enrol with the gateway of this invite
     #[arg(long, value_name = "URL|@FILE", group = "role")]
     pub(crate) gateway: Option<GatewaySource>,
-    /// Go without a gateway, or stay with the one enrolled with before
+    /// Use no gateway, or keep the one that is enrolled
     #[arg(long, group = "role")]
     pub(crate) no_gateway: bool,
     /// Make this machine a gateway for others
@@ -17,23 +17,25 @@ pub(crate) struct SetupArgs {
     /// With --serve: public address or name of this machine, for invites; may be repeated
     #[arg(long, value_name = "HOST[:PORT]", requires = "serve")]
     pub(crate) advertise: Vec<HostPort>,
-    /// This interface costs by the byte: use it only while no other works; may be repeated
+    /// This interface is metered: use it only while no other works; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) metered: Vec<String>,
-    /// No interface costs by the byte
+    /// No interface is metered
     #[arg(long, conflicts_with = "metered")]
     pub(crate) no_metered: bool,
-    /// Whose connections use the links: programs that are told of the proxy port, those that go by
-    /// the desktop's proxy settings, or the system's, all of them, which needs root
+    /// Whose connections use the links: programs that you point at the proxy port (proxy), programs
+    /// that follow the desktop's proxy settings (desktop), or all programs, which needs root
+    /// (system)
     #[arg(long, value_name = "proxy|desktop|system")]
     pub(crate) capture: Option<Whose>,
-    /// Start now and whenever the machine starts, or the user logs in
+    /// Start now, and whenever the machine starts or the user logs in
     #[arg(long, value_name = "yes|no")]
     pub(crate) boot: Option<YesNo>,
-    /// Ask nothing: what no flag says stays as it is, with proxy and, where systemd runs, boot
+    /// Ask nothing: keep what no flag changes, with --capture proxy and, where systemd runs, --boot
+    /// yes
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Take back what earlier runs have done, the last step first: all, or the steps of one kind
+    /// Undo what earlier runs have done, the last step first: all of it, or one kind of step
     #[arg(
         long,
         value_name = "STEP",
@@ -47,9 +49,9 @@ pub(crate) struct SetupArgs {
 /// Whose connections use the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Whose {
-    /// Programs that are told of the proxy port
+    /// Programs that you point at the proxy port
     Proxy,
-    /// Programs that go by the proxy settings of GNOME or KDE
+    /// Programs that follow the proxy settings of GNOME or KDE
     Desktop,
     /// All programs of this machine
     System,
@@ -67,12 +69,12 @@ pub(crate) enum YesNo {
 pub(crate) enum Undo {
     /// Every step
     All,
-    /// The service: it is stopped, and starts no more by itself
+    /// The service: stop it, and do not start it at boot
     Boot,
     /// The desktop's proxy settings
     Desktop,
     /// The configuration
     Config,
-    /// The gateway is forgotten; it still has this machine on its list
+    /// The gateway: forget it; it still lists this machine
     Gateway,
 }

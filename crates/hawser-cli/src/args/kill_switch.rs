@@ -11,9 +11,9 @@ pub(crate) struct KillSwitchArgs {
 /// Actions on the kill switch.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum KillSwitchAction {
-    /// Turn the kill switch on before `hawser up --kill-switch` does, such as before the network
-    /// is up; the networks and interfaces that the configuration opens stay open
+    /// Turn the kill switch on before `hawser up --kill-switch` does, such as before the network is
+    /// up; networks and interfaces that the configuration opens stay open
     On,
-    /// Remove the kill switch, whether Hawser runs or not, so that all programs use the links again
+    /// Turn the kill switch off, whether Hawser runs or not
     Off,
 }

@@ -22,7 +22,7 @@ pub(crate) struct PeersArgs {
 /// Actions on hosts that are known by name, and on a gateway's clients.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeersAction {
-    /// Add a host by name: reach it, and let it reach what this host offers
+    /// Add a host by name, and let it reach the ports that this host offers
     Add {
         /// Its name in a directory, such as bob@example.org
         #[arg(value_name = "USER@DOMAIN")]
@@ -30,11 +30,11 @@ pub(crate) enum PeersAction {
         /// Its key, as `hawser peers key` prints it there, or an invite that contains it
         #[arg(value_name = "KEY|@INVITE", value_parser = key_source, allow_hyphen_values = true)]
         key: Option<KeySource>,
-        /// Trust the key of whoever answers the first call; only the directory vouches for it then
+        /// Trust the key of whoever answers the first call; only the directory vouches for it
         #[arg(long, conflicts_with = "key")]
         trust_first: bool,
     },
-    /// List the hosts that are known by name, and the clients of this gateway
+    /// List the hosts known by name and the clients of this gateway
     List(TableArgs),
     /// Remove a host, and end its sessions
     Remove {
@@ -42,9 +42,9 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "USER@DOMAIN")]
         name: HostNameAt,
     },
-    /// Print this host's key, for those that add it
+    /// Print this host's key, for the hosts that add it
     Key,
-    /// Forget a client of this gateway and end its sessions
+    /// Remove a client of this gateway, and end its sessions
     Revoke {
         /// Its key as `hawser peers` shows it
         #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]

@@ -33,9 +33,9 @@ pub(crate) enum RuleAction {
     },
     /// Show what the rules do with a connection, and why
     Test(Box<RuleTestArgs>),
-    /// Add a rule, after your others unless told otherwise
+    /// Add a rule, by default after your other rules
     Add(Box<RuleAddArgs>),
-    /// Remove a rule of your own, or one that was given to a running daemon
+    /// Remove a rule of your own, or one of a running daemon
     Remove {
         /// Its number in `hawser rule list`
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -49,7 +49,7 @@ pub(crate) struct RuleTestArgs {
     /// Destination, such as example.org:443
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub(crate) to: HostPort,
-    /// It is UDP
+    /// The connection is UDP
     #[arg(long)]
     pub(crate) udp: bool,
     /// The process's name
@@ -87,8 +87,8 @@ pub(crate) struct RuleTestArgs {
 #[command(override_usage = "hawser rule add [OPTIONS]")]
 #[command(group = ArgGroup::new("which").multiple(false))]
 pub(crate) struct RuleAddArgs {
-    /// Apply it in the running daemon at once, before all others, until the daemon ends; nothing is
-    /// saved
+    /// Apply it to the running daemon at once, before all other rules, until the daemon ends;
+    /// nothing is saved
     #[arg(long, conflicts_with_all = ["first", "before"])]
     pub(crate) now: bool,
     /// Put it before all others, so that it wins over them
@@ -169,7 +169,7 @@ pub(crate) struct RuleAddArgs {
         groups = ["says", "which"]
     )]
     never: Vec<String>,
-    /// Keep it off links that are metered or carry calls, while there is another
+    /// Keep it off links that are metered or carry calls, while there is another link
     #[arg(
         long,
         value_name = "KIND",

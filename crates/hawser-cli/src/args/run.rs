@@ -14,7 +14,7 @@ pub(crate) struct RunArgs {
     /// Use only this interface; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
     pub(crate) links: Vec<String>,
-    /// Without a gateway, choose links for connections by this policy: auto, max-throughput,
+    /// Policy that chooses the link of each connection without a gateway: auto, max-throughput,
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     connection_scheduler: Option<ConnectionPolicy>,
@@ -22,8 +22,7 @@ pub(crate) struct RunArgs {
     /// say]
     #[arg(long, value_name = "CLASS")]
     pub(crate) class: Option<Class>,
-    /// direct: straight to the destinations, even if a gateway is enrolled; bonded: only over the
-    /// gateway
+    /// direct: connect directly, even if a gateway is enrolled; bonded: only over the gateway
     #[arg(
         long,
         value_name = "MODE",
@@ -32,8 +31,8 @@ pub(crate) struct RunArgs {
         value_parser = mode
     )]
     pub(crate) mode: Mode,
-    /// How to capture its connections: kernel, shim (a library that is loaded into it), or auto (in
-    /// the kernel where permitted)
+    /// How to capture its connections: in the kernel (kernel), by a library loaded into the program
+    /// (shim), or in the kernel where permitted (auto)
     #[arg(
         long,
         value_name = "WAY",
@@ -42,8 +41,8 @@ pub(crate) struct RunArgs {
         hide_possible_values = true
     )]
     pub(crate) via: Via,
-    /// Carry all of its packets, not only its connections: it runs in a network of its own, and the
-    /// gateway, which needs `--packet-exit`, passes them on
+    /// Carry all packets of the program: it runs in a network of its own, whose packets go through
+    /// a gateway with `--packet-exit`
     #[arg(
         long,
         conflicts_with_all = [

@@ -25,7 +25,7 @@ pub(crate) struct LinkArgs {
     /// Use for receiving
     #[arg(long, value_name = "WHEN", value_parser = link_use, group = "says")]
     pub(crate) down: Option<LinkUse>,
-    /// Factor for its rate in schedulers that weigh links, from 1 to 1000
+    /// Factor for its rate in weighted schedulers, from 1 to 1000
     #[arg(
         long,
         value_name = "N",
@@ -36,11 +36,11 @@ pub(crate) struct LinkArgs {
     /// Price of a gigabyte, such as 2.5EUR/GB, or 0
     #[arg(long, value_name = "PRICE", group = "says")]
     pub(crate) price: Option<String>,
-    /// Most bytes over it in a month, such as 10GB, or none for no limit
+    /// Limit of its traffic in a month, such as 10GB, or none
     #[arg(long, value_name = "SIZE", group = "says")]
     pub(crate) allowance: Option<String>,
-    /// Take this as the strength of its signal, such as -80dBm, in place of what its radio says;
-    /// off to go by the radio again. It is not saved
+    /// Strength of its signal, such as -80dBm, instead of what the radio reports; off to follow the
+    /// radio again. Not saved
     #[arg(
         long,
         value_name = "STRENGTH",
@@ -50,10 +50,10 @@ pub(crate) struct LinkArgs {
         group = "says"
     )]
     pub(crate) signal: Option<String>,
-    /// Also write it to the daemon's configuration
+    /// Also write the change to the daemon's configuration
     #[arg(long, requires = "says")]
     pub(crate) save: bool,
-    /// Without a change: show the link as JSON
+    /// Show the link as JSON; not with a change
     #[arg(long, conflicts_with = "says")]
     pub(crate) json: bool,
 }
@@ -104,8 +104,8 @@ pub(crate) struct PolicySetArgs {
     /// Scheduler for packets: auto, redundant, least-rtt, ikr, wrrb or wrr
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) packet_scheduler: Option<PacketPolicy>,
-    /// Carry data of sessions, both ways, over tcp, sctp (over UDP where UDP passes) or auto
-    /// (whichever delivers more)
+    /// Carry data of sessions, in both directions, over tcp, sctp (over UDP where UDP passes) or
+    /// auto (whichever delivers more)
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) transport: Option<TransportChoice>,
     /// Use the gateway for connections that no rule covers: always, auto (where it is faster) or
@@ -115,7 +115,7 @@ pub(crate) struct PolicySetArgs {
     /// Profile whose rules apply after your own: speed, calls or saver
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) profile: Option<Profile>,
-    /// Also write it to the daemon's configuration
+    /// Also write the change to the daemon's configuration
     #[arg(long)]
     pub(crate) save: bool,
 }

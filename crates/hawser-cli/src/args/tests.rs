@@ -5,6 +5,8 @@ use clap::error::ErrorKind;
 
 use super::*;
 
+mod documents;
+
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(std::iter::once("hawser").chain(line.split_whitespace()))
 }

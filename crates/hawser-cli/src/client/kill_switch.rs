@@ -36,7 +36,7 @@ async fn turn_on(config: &UpConfig) -> anyhow::Result<()> {
     show("the kill switch is on: only `hawser up` uses the links\n")?;
     if !problems.is_empty() {
         let problems = problems.join("; ");
-        bail!("`capture` in the configuration: {problems}; nothing leaves there but by Hawser");
+        bail!("`capture` in the configuration: {problems}; only Hawser's traffic leaves there");
     }
     Ok(())
 }

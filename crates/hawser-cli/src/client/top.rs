@@ -15,7 +15,7 @@ use crate::setup::{Setup, explained};
 /// Shows it until the user quits.
 pub(crate) async fn run(setup: &Setup, args: TopArgs) -> anyhow::Result<()> {
     if !stdout().is_terminal() {
-        bail!("`hawser top` needs a terminal; `hawser status` says once what is going on");
+        bail!("`hawser top` needs a terminal; `hawser status` shows the state once");
     }
     // A daemon that never ran is not waited for.
     Conversation::with_daemon(&setup.state).await?;

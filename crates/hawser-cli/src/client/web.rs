@@ -18,7 +18,7 @@ pub(crate) async fn run(setup: &Setup, args: WebArgs) -> anyhow::Result<()> {
     let snapshot = status::ask(&setup.state, &Request::STATUS_WITHOUT_SESSIONS).await?;
     match snapshot.as_ref().map(|snapshot| snapshot.web) {
         Some(Some(web)) => show(&format!("{}\n", token(&setup.state)?.url(web))),
-        _ if args.renew => show("no dashboard is served now; the new token holds when one is\n"),
+        _ if args.renew => show("no dashboard is served now; the new token applies once one is\n"),
         Some(None) => bail!(
             "the daemon serves no dashboard; start it with --web 127.0.0.1:7480, or say so in the \
              configuration"
@@ -32,7 +32,7 @@ async fn renew(state: &StateDir) -> anyhow::Result<()> {
     renew_token(state)?;
     if let Some(mut daemon) = Conversation::begin(state).await? {
         let told = daemon.change(&Request::ReadToken).await;
-        told.context("the daemon may still take the old token, until it is started again")?;
+        told.context("the daemon may still accept the old token until it is restarted")?;
     }
     Ok(())
 }

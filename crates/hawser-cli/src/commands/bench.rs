@@ -234,7 +234,7 @@ async fn upload(client: &Client, amount: Amount) -> anyhow::Result<Rate> {
         let piece = noise.get(..piece).unwrap_or_default();
         timeout(STALL, stream.write_all(piece))
             .await
-            .context("it stands still")??;
+            .context("the transfer has stalled")??;
         sent += piece.len() as u64;
     }
     stream.shutdown().await?;
@@ -261,7 +261,7 @@ async fn download(client: &Client, amount: Amount) -> anyhow::Result<Rate> {
     let mut received = 0;
     while amount.next(received, begun, READ_SIZE).is_some() {
         let read = timeout(STALL, stream.read(&mut buffer)).await;
-        match read.context("it stands still")?? {
+        match read.context("the transfer has stalled")?? {
             0 => break,
             read => received += read as u64,
         }
@@ -283,7 +283,7 @@ async fn begin(client: &Client, purpose: Purpose) -> anyhow::Result<BondStream> 
     let accepted = timeout(STALL, stream.accepted()).await;
     accepted
         .context("the gateway does not answer")?
-        .context("the gateway does not measure; is it of an older version?")?;
+        .context("the gateway cannot measure; is it an older version?")?;
     Ok(stream)
 }
 

@@ -39,6 +39,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let count = |status| checks.iter().filter(|check| check.status == status).count();
     match (count(Status::Fail), count(Status::Warn)) {
         (0, _) => Ok(()),
+        (1, warned) => bail!("1 check failed, {warned} warned"),
         (failed, warned) => bail!("{failed} checks failed, {warned} warned"),
     }
 }
@@ -50,7 +51,7 @@ async fn kill_switch() -> Option<Check> {
     Some(Check::warn(
         "kill switch",
         format!("on for {age}: only what Hawser carries leaves this machine"),
-        "`hawser kill-switch off` removes it, where that is not wanted",
+        "if you do not want that, run `hawser kill-switch off`",
     ))
 }
 

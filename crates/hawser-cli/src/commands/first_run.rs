@@ -64,8 +64,8 @@ fn next(answers: &Answers, ground: &Ground) -> String {
     };
     let command = match &answers.role {
         Role::Gateway { .. } => format!(
-            "`{sudo}hawser invite` prints an invite for a client, which takes it with `hawser \
-             setup`. Let TCP and UDP port 7443 through firewalls, also that of your provider."
+            "`{sudo}hawser invite` prints an invite for a client; enter it there in `hawser setup`. \
+             Open TCP and UDP port 7443 in all firewalls, including your provider's."
         ),
         Role::Client { .. } if answers.is_captured => {
             "Try: curl https://example.org/, then `hawser links`".to_owned()
@@ -75,7 +75,7 @@ fn next(answers: &Answers, ground: &Ground) -> String {
                 .to_owned()
         }
     };
-    format!("{command}\n`{sudo}hawser setup --undo` takes all of this back.\n")
+    format!("{command}\n`{sudo}hawser setup --undo` undoes all of this.\n")
 }
 
 fn undo(setup: &Setup, record: &mut Record, which: Undo) -> anyhow::Result<()> {

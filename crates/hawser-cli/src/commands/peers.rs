@@ -31,7 +31,7 @@ pub(crate) async fn peers(setup: &Setup, args: &PeersArgs) -> anyhow::Result<()>
         }) => add(state, name, key.as_ref(), *trust_first),
         Some(PeersAction::Remove { name }) => {
             NameStore::open(state)?.remove(name)?;
-            show(&format!("{name} is not known any more\n"))
+            show(&format!("{name} is no longer known\n"))
         }
         Some(PeersAction::Key) => show(&format!("{}\n", own_key(state)?)),
         Some(PeersAction::List(table)) => list(setup, table.json).await,
@@ -51,8 +51,8 @@ fn add(
         None if trust_first => None,
         None => {
             let problem = format!(
-                "whose key {name} has is not known: give its key, which `hawser peers key` prints \
-                 there, or an invite of it; or believe the directory once by --trust-first"
+                "the key of {name} is missing: give the key that `hawser peers key` prints there, or \
+                 an invite of that host; or trust the directory once with --trust-first"
             );
             return Err(Usage(problem).into());
         }
@@ -64,7 +64,7 @@ fn add(
     NameStore::open(state)?.add(name, key)?;
     let host = name.host_name().map(|host| host.to_string());
     show(&format!(
-        "{name} is known, as {} for programs; it has to know this host by the key {own}\n",
+        "added {name}; programs reach it as {}; add this host there with the key {own}\n",
         host.unwrap_or_default()
     ))
 }

@@ -165,7 +165,9 @@ async fn vouched(
 ) -> anyhow::Result<Option<VouchedServers>> {
     if args.mode != Mode::Auto || args.tun {
         if !config.up.vouched.is_empty() {
-            tracing::warn!("everything goes one way: names are held to no voucher");
+            tracing::warn!(
+                "--mode and --tun ignore `vouched`: names are not held to their vouchers"
+            );
         }
         return Ok(None);
     }

@@ -52,7 +52,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
     client.close(FAREWELL).await;
     match outcome {
         Some(outcome) => outcome,
-        None => bail!("interrupted; the same command again continues where this one stopped"),
+        None => bail!("interrupted; run the same command again to resume"),
     }
 }
 

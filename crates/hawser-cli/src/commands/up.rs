@@ -78,7 +78,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         .await
         .context("can't follow the links")?;
     if let Some(missing) = missing_links(&config.links, &links.borrow()) {
-        tracing::warn!("{missing}; as soon as it comes it is used");
+        tracing::warn!("{missing}; it is used as soon as it appears");
     }
     let own = OwnAddresses::follow()
         .await
@@ -141,7 +141,7 @@ fn target(
         return Err(Usage(scopes::LAN_WITHOUT_GATEWAY.to_owned()).into());
     }
     if target.is_none() && !args.direct && !setup.is_at_terminal {
-        tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
+        tracing::warn!("no gateway is enrolled: each connection goes directly, over one link");
     }
     Ok(target)
 }
@@ -435,7 +435,7 @@ impl Serving<'_> {
         }
         machine.carry();
         let who = Who::start(port.proxy.max_connections).inspect_err(|error| {
-            tracing::warn!(%error, "which programs ask can't be found out");
+            tracing::warn!(%error, "can't find out which programs connect");
         });
         let rules = self.connection_rules.clone();
         // Where everything goes one way, only rules can make connections wait until it is known who

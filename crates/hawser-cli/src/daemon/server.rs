@@ -115,7 +115,7 @@ pub(super) async fn serve(listener: UnixListener, whom: For, state: Arc<State>) 
                     }
                 });
             }
-            Ok(_) => tracing::warn!("another user asks at the control socket and is refused"),
+            Ok(_) => tracing::warn!("refused a request of another user at the control socket"),
             Err(error) => {
                 tracing::warn!(%error, "can't accept control connections");
                 tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -103,7 +103,7 @@ fn a_sender_that_is_killed_goes_on_where_it_stopped() {
         );
         if signal == Signal::INT {
             assert_eq!(code, Some(1));
-            assert!(sender.log().contains("continues where"), "{}", sender.log());
+            assert!(sender.log().contains("again to resume"), "{}", sender.log());
         }
         assert!(arrived(&place, "large").is_none());
     }

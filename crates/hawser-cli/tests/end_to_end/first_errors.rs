@@ -100,7 +100,7 @@ fn mistakes_on_the_command_line_are_explained() {
         ("policy set --scheduler fastest", 2, "unknown scheduler"),
         ("invite --ttl 5", 2, "has no known unit"),
         ("setup --undo", 0, "there is nothing to take back"),
-        ("setup --no-gateway", 2, "nobody can be asked here"),
+        ("setup --no-gateway", 2, "there is no terminal to ask at"),
         ("run -- nosuchprogram", 127, "can't run"),
     ];
     stage.check(&cases);

@@ -21,14 +21,14 @@ fn a_locked_ledger_is_done_without() {
     let path = place.folder("client").join("ledger.db");
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    works_and_says(&place, "counting begins anew with each run");
+    works_and_says(&place, "usage is counted from zero at each start");
 }
 
 #[test]
 fn a_ledger_that_is_no_file_is_done_without() {
     let place = Place::new();
     fs::create_dir(place.folder("client").join("ledger.db")).unwrap();
-    works_and_says(&place, "counting begins anew with each run");
+    works_and_says(&place, "usage is counted from zero at each start");
 }
 
 #[test]
@@ -55,7 +55,10 @@ fn on_a_full_disk_the_daemon_works() {
     let daemon = place.launch_command("client", command);
     proxies(&daemon);
     let log = daemon.log();
-    assert!(log.contains("counting begins anew with each run"), "{log}");
+    assert!(
+        log.contains("usage is counted from zero at each start"),
+        "{log}"
+    );
 }
 
 fn works_and_says(place: &Place, line: &str) {

@@ -17,6 +17,7 @@ mod first_errors;
 mod further_links;
 mod gateway;
 mod gateway_routes;
+mod guide;
 mod internet;
 mod kill_switch;
 mod known_names;

@@ -355,7 +355,7 @@ fn a_name_server_of_the_router_goes_on_answering() {
         let up = router.up(&["--gateway", &router.place().invite()]);
         let said = router.python(0, ASK);
         assert_eq!(said, "9.9.9.9 1.2.3.4", "{}\n{}", up.log(), gateway.log());
-        let problem = "names are not answered at port 53 address=192.168.77.1";
+        let problem = "DNS queries at port 53 are not answered address=192.168.77.1";
         assert!(up.log().contains(problem), "{}", up.log());
         up.end();
     });

@@ -242,7 +242,7 @@ fn a_daemon_takes_changed_rules_and_leaves_broken_ones() {
     };
     said("the rules for connections have changed; 1 are yours");
     std::fs::write(place.path("s").join("rules.toml"), "[[rule]]\nclass = 1\n").unwrap();
-    said("the rules for connections stay as they were");
+    said("the rules for connections are unchanged");
     said("rules.toml:2: `rule.class` is 1");
     daemon.end();
 }

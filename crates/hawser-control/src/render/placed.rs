@@ -273,7 +273,7 @@ mod tests {
             expected_down_bytes: ByteCount::new(50_000),
             scheduler: "auto".to_owned(),
             why: "finishes-first".to_owned(),
-            meaning: "what is open is finished soonest so".to_owned(),
+            meaning: "all open connections finish soonest that way".to_owned(),
             rules: vec![PlacedRule {
                 field: "class".to_owned(),
                 value: "bulk".to_owned(),
@@ -315,7 +315,7 @@ mod tests {
         let expected = [
             "CONNECTION 17 at 12:03:04.1 UTC: curl, run by user 1000, to example.org:443 \
              (203.0.113.5) by tcp, bulk; expected to send 1.00 kB and receive 50.0 kB.",
-            "auto chose wlan0, because what is open is finished soonest so.",
+            "auto chose wlan0, because all open connections finish soonest that way.",
             "  LINK   UP Mbit/s  DOWN Mbit/s    RTT  ACTIVE  TO COME  DONE IN  ANSWER IN",
             "  wlan0          ?        20.00  20 ms       2  1.00 MB   420 ms     160 ms",
             "  wwan0          ?         8.00  20 ms       2  1.00 MB   420 ms     160 ms",

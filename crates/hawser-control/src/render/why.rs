@@ -188,19 +188,19 @@ fn event_text(event: &WhyEvent) -> String {
     let span = seconds(event.span.unwrap_or_default());
     let detail = printable(event.detail.as_deref().unwrap_or_default());
     match event.what.as_str() {
-        "added" => format!("At {at} {channel} came ({detail})."),
+        "added" => format!("At {at} {channel} was added ({detail})."),
         "silent" => format!(
-            "At {at} {channel} had been silent for {span} where an answer was due; {chunks} on it \
-             went over other links too."
+            "At {at} {channel} had not answered for {span}; {chunks} on it were also sent over other \
+             links."
         ),
         "stalled" => format!(
-            "At {at} {channel} had stalled, and {chunks} on it that held others up went again."
+            "At {at} {channel} had stalled; {chunks} on it that others waited for were sent again."
         ),
-        "recovered" => format!("At {at} {channel} spoke again, {span} after that."),
-        "lost" if event.chunks == Some(0) => format!("At {at} {channel} was gone."),
-        "lost" => format!("At {at} {channel} was gone, and {chunks} on it went over others."),
-        "standing" => format!("At {at} its standing changed: {detail}."),
-        "transport" => format!("At {at} chunks began to go over {detail}."),
+        "recovered" => format!("At {at} {channel} answered again after {span}."),
+        "lost" if event.chunks == Some(0) => format!("At {at} {channel} was lost."),
+        "lost" => format!("At {at} {channel} was lost; {chunks} on it were sent over other links."),
+        "standing" => format!("At {at} its state changed: {detail}."),
+        "transport" => format!("At {at} chunks began to use {detail}."),
         "policy" => format!("At {at} the policy became {detail}."),
         other => format!("At {at}: {} {detail}.", printable(other)),
     }
@@ -239,8 +239,8 @@ fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
     }
     let them = them(role);
     Some(format!(
-        "This is about what was sent from here. {} came the other way; {them} chose the links for \
-         that, and `hawser why` there says why.",
+        "This covers the data sent from here. {} came the other way; {them} chose the links for \
+         that: run `hawser why` there.",
         size(session.bytes_received)
     ))
 }
@@ -356,12 +356,12 @@ mod tests {
              was passed over: the chunk would have arrived later over it (240 ms against 31 ms by \
              the one chosen). For less than 1 % of all chunks it was passed over: it was silent \
              where an answer was due. It could have sent, but waited for 3.1 s in total, because a \
-             faster link was about to become free. At 12:03:04.1 UTC channel 4 had been silent for \
-             300 ms where an answer was due; 41 chunks on it went over other links too. At \
-             12:03:04.9 UTC channel 4 spoke again, 800 ms after that.",
+             faster link was about to become free. At 12:03:04.1 UTC channel 4 had not answered for \
+             300 ms; 41 chunks on it were also sent over other links. At 12:03:04.9 UTC channel 4 \
+             answered again after 800 ms.",
             ": carried nothing. It has no connection now.",
-            "This is about what was sent from here. 45.0 MB came the other way; the gateway chose \
-             the links for that, and `hawser why` there says why.",
+            "This covers the data sent from here. 45.0 MB came the other way; the gateway chose \
+             the links for that: run `hawser why` there.",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }

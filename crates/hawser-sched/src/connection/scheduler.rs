@@ -56,7 +56,7 @@ impl Reason {
         match self {
             Self::Fastest => "it is the fastest",
             Self::Turn => "it was its turn",
-            Self::FinishesFirst => "what is open is finished soonest so",
+            Self::FinishesFirst => "all open connections finish soonest that way",
             Self::AnswersFirst => "it answers soonest under its present load",
         }
     }

@@ -116,7 +116,7 @@ fn no_bus(name: &str, finding: &str) -> Check {
     Check::warn(
         name,
         finding,
-        "see that the system's D-Bus runs (`busctl status`)",
+        "check that the system's D-Bus runs (`busctl status`)",
     )
 }
 

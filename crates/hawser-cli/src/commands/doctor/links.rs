@@ -25,7 +25,7 @@ pub(super) fn check(
             checks.push(Check::fail(
                 format!("link {name}"),
                 "there is no such interface",
-                "take it out of `links` in the configuration, or connect it",
+                "remove it from `links` in the configuration, or connect it",
             ));
         }
     }
@@ -53,7 +53,7 @@ fn found(chosen: &[Link]) -> Check {
         1 => Check::warn(
             "links",
             format!("only {names} can be used"),
-            "connect a second one to have anything to bond",
+            "connect a second one: a single link cannot be bonded",
         ),
         n => Check::ok("links", format!("{n} can be used: {names}")),
     }
@@ -67,7 +67,7 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
             true => Check::ok(name, "it is up and has a default route"),
             false => Check::warn(
                 name,
-                "no default route leads by it, so only its own network is reached",
+                "it has no default route, so it reaches only its own network",
                 format!(
                     "ip route add default via ROUTER dev {} metric 1000",
                     link.name
@@ -83,12 +83,12 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
         true => Some(Check::fail(
             name,
             unusable.to_string(),
-            "connect it, or take it out of `links` in the configuration",
+            "connect it, or remove it from `links` in the configuration",
         )),
         false if link.enabled && !link.kind.is_virtual() => Some(Check::warn(
             name,
             unusable.to_string(),
-            "connect it, if it is to be used",
+            "connect it if you want to use it",
         )),
         false => None,
     }
@@ -101,13 +101,10 @@ fn vpn(all: &[Link], wanted: &[String]) -> Option<Check> {
     Some(match wanted.is_empty() {
         true => Check::warn(
             name,
-            "the system sends all traffic through it, so connections without a gateway are left to it",
-            "name links by --link or `links` to go past it",
+            "the system sends all traffic through it, connections without a gateway too",
+            "name links with --link or `links` to bypass it",
         ),
-        false => Check::ok(
-            name,
-            "connections go past it, over the links that are named",
-        ),
+        false => Check::ok(name, "connections bypass it and use the named links"),
     })
 }
 
@@ -120,13 +117,13 @@ fn bindable(link: &Link) -> Check {
         Ok(()) => Check::ok(name, "this user may do it"),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Check::fail(
             name,
-            "the kernel refuses it to this user",
+            "the kernel does not permit it to this user",
             "use Linux 5.7 or later, or run as root (or with CAP_NET_RAW)",
         ),
         Err(error) => Check::fail(
             name,
             format!("{error}"),
-            "see whether the interface is still there",
+            "check whether the interface still exists",
         ),
     }
 }
@@ -135,14 +132,14 @@ fn bindable(link: &Link) -> Check {
 fn answers(listen: SocketAddr, can_bind: bool) -> Check {
     let name = "answers of `hawser serve`";
     if !listen.ip().is_unspecified() {
-        let finding = format!("to {listen} alone; they leave by the best route");
+        let finding = format!("to {listen} only; they leave over the best route");
         return Check::ok(name, finding);
     }
     match can_bind {
-        true => Check::ok(name, "they leave by the link that was asked"),
+        true => Check::ok(name, "they leave over the link that the request came by"),
         false => Check::warn(
             name,
-            "they leave by the best route, so clients that come by another link may not hear them",
+            "they leave over the best route, so clients on another link may not receive them",
             "use Linux 5.7 or later, or route by source address (`ip rule add from ADDRESS …`)",
         ),
     }
@@ -160,10 +157,10 @@ fn reverse_path_filter(link: &Link, conf: &Path) -> Option<Check> {
     Some(match filter {
         1 => Check::warn(
             name,
-            "strict: answers are dropped on a link that is not the best way back",
+            "strict: replies are dropped on every link but the one with the best route",
             format!("sysctl -w net.ipv4.conf.{}.rp_filter=2", link.name),
         ),
-        other => Check::ok(name, format!("{other}, answers may come by any link")),
+        other => Check::ok(name, format!("{other}: replies may arrive over any link")),
     })
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn check(setup: &Setup, links: &[Link]) -> Vec<Check> {
         Err(error) => checks.push(Check::fail(
             "gateway",
             explained(&error.into()),
-            "mend the file or move it away, and enrol again",
+            "repair the file, or move it away and enrol again",
         )),
     }
     checks
@@ -50,17 +50,21 @@ pub(super) async fn check(setup: &Setup, links: &[Link]) -> Vec<Check> {
 fn directory(state: &StateDir) -> Check {
     let (name, path) = ("state directory", state.path().display().to_string());
     let Ok(metadata) = std::fs::metadata(state.path()) else {
-        return Check::ok(name, format!("{path} is made when it is needed"));
+        return Check::ok(name, format!("{path} is created when it is needed"));
     };
     let mode = metadata.permissions().mode() & 0o777;
     let close = format!("chmod 700 {path}");
     if !metadata.is_dir() {
-        return Check::fail(name, format!("{path} is no directory"), "give --state DIR");
+        return Check::fail(
+            name,
+            format!("{path} is not a directory"),
+            "name another one with --state",
+        );
     }
     match mode {
         _ if mode & 0o002 != 0 => Check::fail(name, format!("every user may write {path}"), close),
         _ if mode & 0o077 != 0 => {
-            let finding = format!("{path} has mode {mode:04o}, others may look into it");
+            let finding = format!("{path} has mode {mode:04o}, so other users can look into it");
             Check::warn(name, finding, close)
         }
         _ => Check::ok(name, format!("{path}, mode {mode:04o}")),
@@ -77,7 +81,7 @@ fn key(state: &StateDir) -> Option<Check> {
         Err(error) => Check::fail(
             "key",
             explained(&error.into()),
-            "fix what is said, or move the key away and enrol again",
+            "repair the file, or move it away and enrol again",
         ),
     })
 }
@@ -94,12 +98,12 @@ async fn ports(setup: &Setup) -> Vec<Check> {
     let check = |(name, address): (&str, SocketAddr)| match TcpListener::bind(address) {
         Ok(_) => Check::ok(name, format!("{address} is free")),
         Err(_) if own.iter().any(|it| it.port() == address.port()) => {
-            Check::ok(name, format!("{address} is used by the daemon that runs"))
+            Check::ok(name, format!("{address} is used by the running daemon"))
         }
         Err(error) => Check::warn(
             name,
             format!("{address}: {error}"),
-            "end what uses it (`ss -ltnp` shows it), or give --listen ADDR:PORT",
+            "stop the program that uses it (`ss -ltnp` shows it), or choose another port with --listen",
         ),
     };
     ports.into_iter().map(check).collect()
@@ -153,7 +157,7 @@ async fn reach(state: &StateDir, gateway: &EnrolledGateway, links: &[Link]) -> V
         return vec![Check::fail(
             "gateway's name",
             "it has no address",
-            "see whether names are resolved here (`getent hosts NAME`)",
+            "check whether names are resolved here (`getent hosts NAME`)",
         )];
     }
     let mut ways: Vec<Option<&Link>> = links.iter().map(Some).collect();
@@ -189,8 +193,10 @@ async fn over(
         .iter()
         .any(|problem| problem.contains("refused the handshake"))
     {
-        true => "this machine is not enrolled there any more: enrol again with a new invite",
-        false => "see that the gateway runs, that no firewall is in between, and the link's route",
+        true => "this machine is no longer enrolled there: enrol again with a new invite",
+        false => {
+            "check that the gateway runs, that no firewall is in the way, and the link's route"
+        }
     };
     problems.dedup();
     Check::fail(name, problems.join("; "), remedy)

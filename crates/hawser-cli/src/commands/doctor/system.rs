@@ -37,7 +37,7 @@ fn congestion() -> Check {
     };
     let allowed = allowed_congestion().unwrap_or_default().join(" ");
     let allow = format!("sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{allowed} bbr\"");
-    let finding = "bbr can't be used; with loss on a link, others give much less";
+    let finding = "bbr is not available; on links with loss, other algorithms are much slower";
     match known(available_congestion()) {
         true => Check::warn(name, finding, allow),
         false => Check::warn(name, finding, format!("modprobe tcp_bbr && {allow}")),
@@ -49,11 +49,11 @@ fn slow_start() -> Option<Check> {
     let name = "tcp_slow_start_after_idle";
     let set = sysctl("tcp_slow_start_after_idle")?;
     Some(match (set.as_str(), best_congestion()) {
-        ("0", _) => Check::ok(name, "off: a channel that rested is at full speed at once"),
-        (_, Some(best)) => Check::ok(name, format!("on, which {best} does not heed")),
+        ("0", _) => Check::ok(name, "off: an idle channel resumes at full speed"),
+        (_, Some(best)) => Check::ok(name, format!("on, but {best} ignores it")),
         (_, None) => Check::warn(
             name,
-            "on: a channel that rested begins slowly again",
+            "on: an idle channel starts slowly again",
             "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
         ),
     })
@@ -155,7 +155,7 @@ fn own_networks() -> Check {
     match forbidding.filter(|_| !is_root) {
         Some((setting, value)) => Check::warn(
             name,
-            format!("{setting} is {value}: users may not make namespaces for `hawser run --tun`"),
+            format!("{setting} is {value}: users may not create namespaces for `hawser run --tun`"),
             "run it as root, or change that setting",
         ),
         None => Check::ok(name, "permitted"),
@@ -181,7 +181,7 @@ fn open_files() -> Check {
     match most {
         Some(most) if most < MIN_FILES => Check::warn(
             name,
-            format!("at most {most}; every connection of an application is one"),
+            format!("at most {most}; each connection of an application needs one"),
             "raise the hard limit: `ulimit -Hn 65536` as root, or LimitNOFILE=65536 in a unit",
         ),
         Some(most) => Check::ok(name, format!("up to {most}")),

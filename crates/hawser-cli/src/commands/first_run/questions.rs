@@ -133,7 +133,9 @@ impl Ground {
             let known = |name: &String| self.links.iter().any(|(link, _)| link == name);
             if let Some(unknown) = metered.iter().find(|name| !known(name)) {
                 // It may be plugged in later.
-                eprintln!("hawser: no link is called {unknown} now; it is metered when it comes");
+                eprintln!(
+                    "hawser: no link is called {unknown} now; it will be metered when it appears"
+                );
             }
         }
         Ok(())
@@ -225,12 +227,12 @@ impl Asking {
 
     fn first(&mut self, ground: &Ground) -> anyhow::Result<First> {
         let kept = match ground.is_enrolled {
-            true => "Enter: keep the gateway that is enrolled",
-            false => "Enter: go without one",
+            true => "Empty: keep the enrolled gateway",
+            false => "Empty: use no gateway",
         };
         let question = format!(
-            "Invite of your gateway (hawser://…, or @FILE). `gateway`: this machine is to be the \
-             gateway. {kept}"
+            "Which gateway? Enter its invite (hawser://… or @FILE), or `gateway` to make this \
+             machine the gateway. {kept}"
         );
         self.ask(&question, "--gateway, --no-gateway or --serve", |text| {
             match text {
@@ -249,12 +251,12 @@ impl Asking {
             .map(|(name, addresses)| format!("{name} ({addresses})"))
             .collect();
         let links = match links.is_empty() {
-            true => "none now".to_owned(),
+            true => "none at the moment".to_owned(),
             false => links.join("; "),
         };
         let question = format!(
-            "Links: {links}. Which cost by the byte, to be used only while no other works? Enter: \
-             none"
+            "Which links are metered, to be used only while no other works? There are: {links}. \
+             Empty: none"
         );
         self.ask(&question, "--metered NAME or --no-metered", |text| {
             let names = text.split([' ', ',']).filter(|name| !name.is_empty());
@@ -269,8 +271,8 @@ impl Asking {
     }
 
     fn advertise(&mut self) -> anyhow::Result<Vec<HostPort>> {
-        let question = "This machine has private addresses only. Its public address or name, for \
-                        invites. Enter: the private ones";
+        let question = "This machine has only private addresses. What is its public address or name, \
+                        for invites? Empty: use the private addresses";
         self.ask(question, "--advertise", |text| {
             let names = text.split([' ', ',']).filter(|name| !name.is_empty());
             names
@@ -280,10 +282,10 @@ impl Asking {
     }
 
     fn whose(&mut self, ground: &Ground) -> anyhow::Result<Whose> {
-        let mut choices = vec![("programs that are told of its proxy port", Whose::Proxy)];
+        let mut choices = vec![("programs that you point at the proxy port", Whose::Proxy)];
         if ground.desktop.is_some() {
             choices.push((
-                "programs that go by this desktop's proxy settings",
+                "programs that follow this desktop's proxy settings",
                 Whose::Desktop,
             ));
         }
@@ -296,7 +298,10 @@ impl Asking {
         let listed: Vec<String> = (choices.iter().zip(1..))
             .map(|((what, _), number)| format!("{number}: {what}"))
             .collect();
-        let question = format!("Whose connections? {}. Enter: 1", listed.join("; "));
+        let question = format!(
+            "Whose connections use all links? {}. Empty: 1",
+            listed.join("; ")
+        );
         self.ask(&question, "--capture", |text| {
             let number = match text {
                 "" => Ok(1),
@@ -305,7 +310,7 @@ impl Asking {
             let chosen = number.ok().and_then(|it| choices.get(it.checked_sub(1)?));
             chosen
                 .map(|(_, whose)| *whose)
-                .ok_or_else(|| format!("it is a number from 1 to {}", choices.len()))
+                .ok_or_else(|| format!("enter a number from 1 to {}", choices.len()))
         })
     }
 
@@ -317,11 +322,11 @@ impl Asking {
             true => "whenever the machine starts",
             false => "whenever you log in",
         };
-        let question = format!("Start now, and {when}? yes or no. Enter: yes");
+        let question = format!("Start now, and {when}? yes or no. Empty: yes");
         self.ask(&question, "--boot", |text| match text {
             "" | "y" | "yes" => Ok(true),
             "n" | "no" => Ok(false),
-            _ => Err("it is yes or no".to_owned()),
+            _ => Err("enter yes or no".to_owned()),
         })
     }
 
@@ -337,8 +342,8 @@ impl Asking {
         }
         if !io::stdin().is_terminal() {
             let problem = format!(
-                "nobody can be asked here: say {flag}, or --yes to take what is usual for all that \
-                 is not said"
+                "there is no terminal to ask at: answer with {flag}, or accept all defaults with \
+                 --yes"
             );
             return Err(Usage(problem).into());
         }
@@ -350,7 +355,9 @@ impl Asking {
             out.flush()?;
             let mut line = String::new();
             if io::stdin().lock().read_line(&mut line)? == 0 {
-                return Err(Usage("it was ended before all was answered".to_owned()).into());
+                return Err(
+                    Usage("setup ended before all questions were answered".to_owned()).into(),
+                );
             }
             match read(line.trim()) {
                 Ok(answer) => return Ok(answer),

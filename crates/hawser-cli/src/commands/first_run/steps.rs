@@ -43,7 +43,7 @@ impl Steps<'_> {
         let rules = LinkRuleStore::open(&setup.config, &setup.state);
         let wanted = &setup.config.up.links;
         let target = Target::find(setup, &setup.state, Some(source), wanted, &rules)?;
-        let target = target.context("the invite leads nowhere")?;
+        let target = target.context("the invite names no gateway")?;
         let key = target.config.gateway.to_string();
         if !target.known {
             self.record.add(Step::Gateway { key: key.clone() })?;
@@ -262,7 +262,7 @@ pub(super) fn take_back(setup: &Setup, step: &Step) -> anyhow::Result<String> {
                 return Ok(format!("{unit} is gone already"));
             }
             systemd.run(&["disable", "--now", unit])?;
-            Ok(format!("{unit} is stopped, and starts no more by itself"))
+            Ok(format!("{unit} is stopped, and no longer starts by itself"))
         }
         Step::Unit {
             file,

@@ -48,22 +48,22 @@ const EXAMPLES: [(&str, &str, &str); 32] = [
     (
         "hawser",
         "hawser up",
-        "Open the proxy port 127.0.0.1:1080 on all links that are there.",
+        "Open the proxy port 127.0.0.1:1080, and use all links.",
     ),
     (
         "hawser-setup",
         "hawser setup",
-        "Ask what has to be known, and start the service.",
+        "Ask at most four questions, and start the service.",
     ),
     (
         "hawser-setup",
         "hawser setup --gateway @invite --metered wwan0 --capture system --boot yes",
-        "Ask nothing: enrol, keep wwan0 for when no other link works, and capture all programs.",
+        "Ask nothing: enrol, keep wwan0 as a backup, and capture all programs.",
     ),
     (
         "hawser-setup",
         "hawser setup --undo boot",
-        "Stop the service, and start it no more by itself.",
+        "Stop the service, and no longer start it at boot.",
     ),
     (
         "hawser",
@@ -103,7 +103,7 @@ const EXAMPLES: [(&str, &str, &str); 32] = [
     (
         "hawser-serve",
         "hawser serve --advertise gw.example",
-        "Put this name into invites: where the machine's own addresses are private.",
+        "Put this name into invites, for example because the machine's own addresses are private.",
     ),
     (
         "hawser-serve",
@@ -153,17 +153,17 @@ const EXAMPLES: [(&str, &str, &str); 32] = [
     (
         "hawser-link",
         "hawser link wwan0 --use backup --price 2.5EUR/GB",
-        "Keep a link for when the others fail.",
+        "Keep a link as a backup for when the others fail.",
     ),
     (
         "hawser-link",
         "hawser link wwan0 --allowance 10GB --save",
-        "Limit a link's traffic by the month, and keep that over restarts.",
+        "Limit a link's monthly traffic, and save the limit.",
     ),
     (
         "hawser-policy",
         "hawser policy set --scheduler redundant",
-        "Send everything twice, for the shortest delay.",
+        "Send everything over two links, for the shortest delay.",
     ),
     (
         "hawser-rule",
@@ -194,12 +194,12 @@ const EXAMPLES: [(&str, &str, &str); 32] = [
     (
         "hawser-voucher",
         "hawser voucher --ports 443,22",
-        "Print what belongs at https://NAME/.well-known/hawser.",
+        "Print the content of https://NAME/.well-known/hawser.",
     ),
     (
         "hawser-completions",
         "hawser completions bash",
-        "Print what belongs in /usr/share/bash-completion/completions/hawser.",
+        "Print the content of /usr/share/bash-completion/completions/hawser.",
     ),
 ];
 
@@ -226,7 +226,7 @@ const FILES: [(&str, &str); 5] = [
 const ENVIRONMENT: [(&str, &str); 2] = [
     (
         "HAWSER_LOG",
-        "Filter of the log, where --log is not given, such as info,hawser_net=debug.",
+        "Filter of the log if --log is not given, such as info,hawser_net=debug.",
     ),
     ("NO_COLOR", "If set, `hawser top` shows no colours."),
 ];

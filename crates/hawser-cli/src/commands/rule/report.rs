@@ -26,7 +26,7 @@ pub(super) fn list_text(
         }
     }
     match text.is_empty() {
-        true => "no rule of your own; --builtin shows those that come along\n".to_owned(),
+        true => "you have no rule of your own; --builtin shows the built-in ones\n".to_owned(),
         false => text,
     }
 }

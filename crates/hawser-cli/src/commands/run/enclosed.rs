@@ -54,7 +54,7 @@ pub(super) async fn run(
         code = &mut ended => code,
         Some(error) = carrier.join_next() => {
             let error = error.map_or_else(|error| error.to_string(), |error| error.to_string());
-            tracing::error!(error, "the program has no network any more");
+            tracing::error!(error, "the program has lost its network");
             return ended.await;
         }
     };

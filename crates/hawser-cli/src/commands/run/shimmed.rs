@@ -36,7 +36,7 @@ pub(super) async fn run<D: Dialer>(
         names,
         held,
     };
-    let shims = ShimServer::start(admission).context("can't hear of the program's connections")?;
+    let shims = ShimServer::start(admission).context("can't observe the program's connections")?;
     let registry = shims.registry().clone();
     let server = RedirectServer::bind(dialer, Announced(registry.clone()))
         .await
@@ -72,7 +72,7 @@ async fn outlive(registry: &Registry) {
     if left > 0 {
         tracing::warn!(
             connections = left,
-            "the program has ended, and what it started is still connected: waiting for that"
+            "the program has ended; waiting for programs that it started and that are still connected"
         );
     }
     let asked = crate::setup::asked_to_end();
@@ -150,7 +150,7 @@ fn say_if_unaffected(args: &RunArgs) {
     };
     if let Ok(Some(why)) = unaffected(&path) {
         let program = path.display();
-        tracing::warn!("{program} connects as if without hawser: {why}");
+        tracing::warn!("{program} connects without Hawser: {why}");
     }
 }
 

@@ -58,8 +58,8 @@ impl Greeting {
         let links = links_line(&self.used(), self.gateway.is_some());
         let port = match &self.programs {
             Some(CaptureScope::System) => "the connections of all programs are captured; proxy",
-            Some(_) => "connections of programs are captured; proxy",
-            None => "proxy for programs",
+            Some(_) => "the connections of programs are captured; proxy",
+            None => "proxy port",
         };
         let command = match &self.programs {
             Some(CaptureScope::System) => "curl https://example.org/".to_owned(),
@@ -74,7 +74,7 @@ impl Greeting {
         };
         format!(
             "hawser: {links}\nhawser: {port}: {} (SOCKS5 and HTTP)\nhawser: try `{command}`, then \
-             `hawser streams` in another terminal; Ctrl-C ends\n",
+             `hawser streams` in another terminal; Ctrl-C stops\n",
             self.listen
         )
     }
@@ -97,7 +97,7 @@ fn links_line(links: &[(String, Option<String>)], has_gateway: bool) -> String {
     });
     match (has_gateway, joined.is_empty(), late) {
         (_, true, None) => {
-            "no link leads to the internet yet; one that does is used at once".into()
+            "no link reaches the internet yet; the first one that does is used at once".into()
         }
         (true, true, Some(late)) => format!("no link has reached the gateway yet ({late})"),
         (true, false, None) => format!("joined to the gateway over {}", listed(&joined)),
@@ -168,8 +168,8 @@ mod tests {
             "using dsl, lte and wifi, one link for each connection; with a gateway, a connection uses \
              all"
         );
-        assert!(line(&[], true).starts_with("no link leads"));
-        assert!(line(&[], false).starts_with("no link leads"));
+        assert!(line(&[], true).starts_with("no link reaches"));
+        assert!(line(&[], false).starts_with("no link reaches"));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) async fn find_lans(
     if found.is_err()
         && let Err(error) = shut_refused(config).await
     {
-        tracing::warn!("whether a kill switch that is on has a link open is not known: {error:#}");
+        tracing::warn!("can't find out whether the active kill switch opens a link: {error:#}");
     }
     found
 }

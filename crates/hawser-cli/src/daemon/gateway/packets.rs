@@ -68,7 +68,7 @@ impl Packets {
             tokio::task::spawn_blocking(move || {
                 let _ = peers.reload_if_changed();
                 if let Err(error) = addresses.give(key, own, |key| peers.is_peer(key)) {
-                    tracing::warn!(%error, "a client's inner addresses are not remembered");
+                    tracing::warn!(%error, "can't save a client's inner addresses");
                 }
             });
         };

@@ -217,7 +217,7 @@ async fn follow(shared: Arc<Shared>, mut learnt: Discoveries, told: mpsc::Sender
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "handshakes say nothing of servers any more");
+                    tracing::warn!(%error, "handshakes no longer tell of servers");
                     return shared.go_deaf();
                 }
             },

@@ -36,7 +36,7 @@ impl Answering {
     ) -> Result<(Self, Vec<TcpListener>), CaptureError> {
         let mut discovery = Discovery::start(&mount_point()?)?;
         let listeners = diverting::listen(&mut discovery, families).unwrap_or_else(|error| {
-            tracing::warn!(%error, "connections have no bond from their beginning");
+            tracing::warn!(%error, "connections are not bonded from their beginning");
             Vec::new()
         });
         let discovery = Arc::new(Mutex::new(discovery));

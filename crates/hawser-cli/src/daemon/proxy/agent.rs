@@ -91,7 +91,7 @@ fn measuring(config: &Config) -> Measuring {
     match start_guard() {
         Ok(guard) => Measuring::new(wanted, guard),
         Err(error) => {
-            tracing::warn!("modems do not measure their signals: {error:#}");
+            tracing::warn!("modems do not measure their signal: {error:#}");
             Measuring::default()
         }
     }

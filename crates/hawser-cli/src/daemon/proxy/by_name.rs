@@ -75,7 +75,7 @@ impl ByName {
             calling,
             meeting,
         });
-        tracing::info!(port, offers = ?config.offer, "hosts that are known by name are let in");
+        tracing::info!(port, offers = ?config.offer, "accepting hosts that are known by name");
         Ok(Self {
             registration,
             peers,

@@ -93,7 +93,7 @@ impl Capturing<'_> {
         places.answer_names(names);
         let rules = Arc::clone(&self.rules.borrow());
         if let Err(error) = places.fill(&rules).await {
-            tracing::warn!(%error, "not all is captured yet");
+            tracing::warn!(%error, "not everything is captured yet");
         }
         tracing::info!(%scope, "connections are captured");
         Ok(Captured {

@@ -158,7 +158,7 @@ async fn follow_routes(director: SharedDirector) {
             // Those of now: others may have been noted meanwhile.
             note_routes(&director).await;
         },
-        Err(error) => tracing::warn!(%error, "changes of the default routes are not followed"),
+        Err(error) => tracing::warn!(%error, "can't follow changes of the default routes"),
     }
 }
 
@@ -273,11 +273,15 @@ impl Memory {
         let ledger = lock(ledger);
         match ledger.rates(UnixTime::now().as_secs()) {
             Ok(rates) => director.load_rates(rates),
-            Err(error) => tracing::warn!(%error, "what links can do is learned anew"),
+            Err(error) => {
+                tracing::warn!(%error, "the measured rates of links can't be read; they are measured again")
+            }
         }
         match ledger.demands() {
             Ok(demands) => director.load_demands(demands),
-            Err(error) => tracing::warn!(%error, "what applications need is learned anew"),
+            Err(error) => {
+                tracing::warn!(%error, "the learned needs of applications can't be read; they are learned again")
+            }
         }
     }
 
@@ -300,7 +304,7 @@ impl Memory {
         match writing.await {
             Ok(Ok(())) => {}
             // What is learned next of the same applications and links goes with it.
-            Ok(Err(error)) => tracing::warn!(%error, "what was learned can't be written down now"),
+            Ok(Err(error)) => tracing::warn!(%error, "can't save what was learned"),
             Err(error) => tracing::warn!(%error, "the ledger's task has failed"),
         }
     }

@@ -75,7 +75,7 @@ impl Seeking<'_> {
             require_bonded: config.require_bonded,
             handshakes,
         });
-        tracing::info!("Hawser is looked for on the servers that connections go to");
+        tracing::info!("looking for Hawser on the servers that connections go to");
         Ok(Discovering {
             servers,
             announcing,

@@ -136,7 +136,7 @@ impl LanCapture {
     /// Answers at the addresses of the interfaces, except where a name server does.
     async fn answer(&self, names: &NameStub) -> Vec<StubPort> {
         let listed = list_links().await.inspect_err(|error| {
-            tracing::warn!(%error, "names are not answered for hosts");
+            tracing::warn!(%error, "can't answer the hosts' DNS queries");
         });
         let links = listed.unwrap_or_default().into_iter();
         let lans = links.filter(|link| self.lans.interfaces.contains(&link.name));
@@ -148,7 +148,7 @@ impl LanCapture {
                 match opened {
                     Ok(port) => ports.push(port),
                     Err(error) => {
-                        tracing::info!(%address, %error, "names are not answered at port 53");
+                        tracing::info!(%address, %error, "DNS queries at port 53 are not answered");
                     }
                 }
             }
@@ -188,7 +188,7 @@ async fn obey(
         }
         let now = rules.borrow_and_update().rules().to_vec();
         if let Err(error) = routing.set_rules(now).await {
-            tracing::warn!(%error, "which connections of hosts go as packets stays as it was");
+            tracing::warn!(%error, "can't change which connections of hosts go as packets");
         }
     }
     routing.end().await;

@@ -154,7 +154,7 @@ impl Shared {
     fn look(&self) {
         let has_changed = self.files.stamp() != self.lock().seen;
         if has_changed && let Err(error) = self.read() {
-            tracing::warn!("the rules for connections stay as they were: {error}");
+            tracing::warn!("the rules for connections are unchanged: {error}");
         }
     }
 

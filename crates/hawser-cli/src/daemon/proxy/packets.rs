@@ -135,7 +135,7 @@ impl Carrying {
                 let kill_switch = self.kill_switch.as_ref();
                 match kill_switch.is_some_and(|since| since.borrow().is_some()) {
                     true => tracing::warn!(error = text, "the kill switch drops packets"),
-                    false => tracing::warn!(error = text, "packets go as without Hawser"),
+                    false => tracing::warn!(error = text, "packets bypass Hawser"),
                 }
                 complaint = text;
             }

@@ -142,7 +142,7 @@ impl PeerClients {
     fn config(&self, peer: PublicKey, addresses: Vec<HostPort>) -> Option<ClientConfig> {
         let config = self.maker.config(peer, addresses, None, &self.rules);
         let mut config = config
-            .inspect_err(|error| tracing::warn!(%error, "peers can't be connected to"))
+            .inspect_err(|error| tracing::warn!(%error, "can't connect to peers"))
             .ok()?;
         let chosen = *self.choice.borrow();
         config.session.scheduler = chosen.scheduler;
@@ -188,7 +188,7 @@ pub(crate) fn enrol(
         }
         match store.remember_peer(key, &addresses, UnixTime::now()) {
             Ok(()) => tracing::info!(peer = %key, "enrolled with the peer"),
-            Err(error) => tracing::warn!(peer = %key, %error, "the peer can't be remembered"),
+            Err(error) => tracing::warn!(peer = %key, %error, "can't save the peer"),
         }
     });
     Ok(())

@@ -89,7 +89,7 @@ impl Wanted {
             director,
         };
         let (running, calling) = HostRegistration::start(settings, own, links.clone())
-            .context("this host can't be registered")?;
+            .context("can't register this host")?;
         let shown = ShownRegistration {
             name: self.name.to_string(),
             directory: self.directory.to_string(),

@@ -63,7 +63,7 @@ impl LinkRuleStore {
         if let Some(ledger) = &ledger {
             match ledger.usage(today()) {
                 Ok(usage) => inner.accounts.load(usage, today()),
-                Err(error) => tracing::warn!(%error, "what links have used before is not known"),
+                Err(error) => tracing::warn!(%error, "the earlier usage of links is not known"),
             }
         }
         Arc::new(Self {
@@ -266,7 +266,7 @@ impl LinkRuleStore {
             },
             Err(error) => {
                 self.lock().accounts.give_back(&pending, today());
-                tracing::warn!(%error, "what links have used can't be written down now");
+                tracing::warn!(%error, "can't save the usage of links");
             }
         }
     }
@@ -415,11 +415,11 @@ impl Inner {
 fn open_ledger(state: &StateDir) -> Option<UsageDatabase> {
     let opened = UsageDatabase::open(&state.file(LEDGER));
     let (ledger, aside) = opened
-        .inspect_err(|error| tracing::warn!(%error, "counting begins anew with each run"))
+        .inspect_err(|error| tracing::warn!(%error, "usage is counted from zero at each start"))
         .ok()?;
     if let Some(aside) = aside {
         let aside = aside.display();
-        tracing::warn!("the ledger was damaged: it is now {aside}, and counting begins anew");
+        tracing::warn!("the ledger was damaged: it is now {aside}, and counting starts at zero");
     }
     Some(ledger)
 }

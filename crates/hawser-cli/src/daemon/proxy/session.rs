@@ -192,7 +192,7 @@ async fn keep_reached(
     while reached.changed().await.is_ok() {
         let latest = reached.borrow_and_update().clone();
         if let Err(error) = store.note_reached(&gateway, &latest) {
-            tracing::warn!(%error, "where the gateway was reached is not remembered");
+            tracing::warn!(%error, "can't save where the gateway was reached");
         }
     }
 }

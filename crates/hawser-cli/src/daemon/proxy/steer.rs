@@ -164,7 +164,7 @@ impl ClientSubject {
             // From now on the file says it, and what is changed there later holds.
             rules.set_profile(None);
             if let Err(error) = on_disk(|| rules.read()) {
-                tracing::warn!("the profile holds, but the rules stay as they were: {error}");
+                tracing::warn!("the profile is in force, but the rules are unchanged: {error}");
             }
         }
         if rules.profile() != profile {

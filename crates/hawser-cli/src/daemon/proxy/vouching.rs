@@ -38,7 +38,7 @@ pub(crate) fn start(
     let clients = PeerClients::new(setup, &up.links, links, choice);
     setup.state.prepare()?;
     if director.is_all_by_gateway() {
-        tracing::warn!("everything goes by the gateway: names are held to no voucher meanwhile");
+        tracing::warn!("everything goes through the gateway: names are not held to their vouchers");
     }
     if !up.capture.is_empty() {
         tell_of_captured();

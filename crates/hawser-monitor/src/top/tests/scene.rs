@@ -256,7 +256,7 @@ fn connection() -> PlacedConnection {
         destination: "news.example:443".to_owned(),
         scheduler: "auto".to_owned(),
         why: "finishes-first".to_owned(),
-        meaning: "what is open is finished soonest so".to_owned(),
+        meaning: "all open connections finish soonest that way".to_owned(),
         link: Some("lte".to_owned()),
         state: "open".to_owned(),
         bytes_received: ByteCount::new(20_000),

@@ -186,7 +186,7 @@ impl Connecting {
     /// It is looked for again with the next question.
     fn lose(&mut self, error: &BusError) {
         if self.manager.take().is_some() {
-            tracing::warn!(%error, "NetworkManager is not asked for links any more");
+            tracing::warn!(%error, "NetworkManager is no longer asked for links");
         }
         let reason = format!("NetworkManager does not answer: {error}");
         self.standby.handle_absence(&reason);
@@ -198,7 +198,7 @@ impl Connecting {
                 let made = self.connect(&link).await;
                 match &made {
                     Ok(_) => tracing::info!(link, "connecting it: no other link is well"),
-                    Err(error) => tracing::warn!(link, error, "it can't be connected"),
+                    Err(error) => tracing::warn!(link, error, "can't connect it"),
                 }
                 self.standby.handle_connected(clock::now(), &link, made);
             }
@@ -210,7 +210,7 @@ impl Connecting {
                 match manager.disconnect(&connection).await {
                     Ok(()) => tracing::info!(link, "disconnecting it: it is not needed"),
                     Err(error) if !error.is_of_one_question() => return self.lose(&error),
-                    Err(error) => tracing::warn!(link, %error, "it can't be disconnected"),
+                    Err(error) => tracing::warn!(link, %error, "can't disconnect it"),
                 }
                 self.standby.handle_disconnected(&link);
             }
