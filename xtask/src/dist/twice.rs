@@ -23,6 +23,11 @@ pub(super) fn compare(root: &Path, options: &Options) -> Result<()> {
         fs::remove_dir_all(&place)?;
     }
     fs::create_dir_all(&place)?;
+    let commit = said(
+        Command::new("git")
+            .current_dir(root)
+            .args(["rev-parse", "HEAD"]),
+    )?;
     let mut found = Vec::new();
     for name in ["first", "a-second-place"] {
         let folder = place.join(name);
@@ -31,6 +36,9 @@ pub(super) fn compare(root: &Path, options: &Options) -> Result<()> {
             .args(["clone", "--quiet", "--no-hardlinks"])
             .arg(root)
             .arg(&folder))?;
+        run(Command::new("git")
+            .current_dir(&folder)
+            .args(["checkout", "--quiet", "--detach", &commit]))?;
         let manifest = folder.join("Cargo.toml");
         let mut command = cargo();
         command
