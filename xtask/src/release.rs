@@ -30,6 +30,10 @@ pub(crate) fn check(root: &Path, has_packages: bool) -> Result<()> {
     if report.faults > 0 {
         bail!("{version} can't be released; faults: {}", report.faults);
     }
+    if !has_packages {
+        println!("\nno fault was found in the rest of {version}");
+        return Ok(());
+    }
     println!(
         "\n{version} can be released. Left to do by hand:\n  \
          git tag -s v{version} -m 'Hawser {version}' && git push origin v{version}\n  \

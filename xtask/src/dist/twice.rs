@@ -26,23 +26,7 @@ pub(super) fn compare(root: &Path, options: &Options) -> Result<()> {
     let mut found = Vec::new();
     for name in ["first", "a-second-place"] {
         let folder = place.join(name);
-        // The commit alone: with what is not committed it would be no release.
-        run(Command::new("git")
-            .args(["clone", "--quiet", "--no-hardlinks"])
-            .arg(root)
-            .arg(&folder))?;
-        let manifest = folder.join("Cargo.toml");
-        let mut command = cargo();
-        command
-            .current_dir(&folder)
-            .args(["run", "--quiet", "--package", "xtask", "--manifest-path"])
-            .arg(manifest)
-            .args(["--", "dist", "--profile", profile]);
-        if let Some(version) = &options.version {
-            command.args(["--version", version]);
-        }
-        // Its own, since paths of the target folder are in what is compiled.
-        run(command.env_remove("CARGO_TARGET_DIR"))?;
+        build(root, profile, options.version.as_deref(), &folder)?;
         let kept = place.join(format!("packages-{name}"));
         fs::rename(folder.join(PACKAGES), &kept)?;
         // A build takes gigabytes.
@@ -71,6 +55,30 @@ pub(super) fn compare(root: &Path, options: &Options) -> Result<()> {
     fs::rename(place.join("packages-first"), &packages)?;
     fs::remove_dir_all(&place)?;
     Ok(())
+}
+
+/// Copies the commit to `folder`, without what is not committed, and packs it there.
+fn build(root: &Path, profile: &str, version: Option<&str>, folder: &Path) -> Result<()> {
+    let git = |from: &Path| {
+        let mut git = Command::new("git");
+        git.current_dir(from);
+        git
+    };
+    let commit = said(git(root).args(["rev-parse", "HEAD"]))?;
+    let clone = ["clone", "--quiet", "--no-hardlinks"];
+    run(git(root).args(clone).arg(root).arg(folder))?;
+    run(git(folder).args(["checkout", "--quiet", "--detach", &commit]))?;
+    let mut command = cargo();
+    command
+        .current_dir(folder)
+        .args(["run", "--quiet", "--package", "xtask", "--manifest-path"])
+        .arg(folder.join("Cargo.toml"))
+        .args(["--", "dist", "--profile", profile]);
+    if let Some(version) = version {
+        command.args(["--version", version]);
+    }
+    // Its own, since paths of the target folder are in what is compiled.
+    run(command.env_remove("CARGO_TARGET_DIR"))
 }
 
 /// Each file of a folder with the SHA-256 sum of its bytes.
