@@ -44,7 +44,7 @@ pub(crate) enum Way {
 
 /// A client and its gateway; both end when dropped.
 enum Daemons<'a> {
-    Proxy(Session),
+    Proxy(Box<Session>),
     System(Box<Captured<'a>>),
 }
 
@@ -129,7 +129,7 @@ impl<'a> Daemons<'a> {
             Way::Proxy => {
                 let mut session = Session::start(bench, programs, 1)?;
                 session.until_met(bench, programs)?;
-                Self::Proxy(session)
+                Self::Proxy(Box::new(session))
             }
             Way::System => {
                 let setup = Setup {
