@@ -212,9 +212,8 @@ impl Session {
                 self.on_associate(now, channel, transport)?;
             }
             Command::GoingAway if self.side == Side::Client => {
-                if self.lifecycle.begin_to_go_away() {
-                    self.events.push(Event::GoingAway);
-                }
+                let is_news = self.lifecycle.begin_to_go_away();
+                self.events.extend(is_news.then_some(Event::GoingAway));
             }
             Command::Grant(_)
             | Command::Enrol(_)
