@@ -225,8 +225,8 @@ impl LinkRuleStore {
         }
     }
 
-    /// Writes what was counted to the ledger; less than [`MUCH`], such as what keeps an idle session
-    /// alive, seldom.
+    /// Writes what was counted to the ledger; less than [`MUCH`], such as what an idle session
+    /// needs, seldom.
     async fn write_unless_little(self: &Arc<Self>) {
         let is_due = {
             let inner = self.lock();
