@@ -43,7 +43,7 @@ use hawser_control::{History, Role};
 use hawser_net::store::StateDir;
 use hawser_net::thread_memory;
 use hawser_net::ticks::Ticks;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::setup::{EndSignals, Setup};
@@ -63,6 +63,8 @@ pub(crate) struct Daemon {
     end_signals: Mutex<Option<EndSignals>>,
     sockets: Mutex<Vec<server::SocketFile>>,
     lock: Lock,
+    /// True once another process has taken over.
+    retired: watch::Sender<bool>,
     /// The process whose place this one takes, if it was started for that.
     predecessor: Option<Arc<Predecessor>>,
 }
@@ -124,6 +126,7 @@ impl Daemon {
             end_signals: Mutex::default(),
             sockets: Mutex::default(),
             lock,
+            retired: watch::Sender::new(false),
             predecessor,
         };
         if daemon.predecessor.is_none() {
@@ -182,7 +185,19 @@ impl Daemon {
 
     /// Another process answers questions, and keeps records, from now on.
     fn retire(&self) {
+        self.retired.send_replace(true);
         lock(&self.tasks).drain(..).for_each(|task| task.abort());
+    }
+
+    /// Waits until another process has taken over.
+    pub(crate) fn retired(&self) -> impl Future<Output = ()> + use<> {
+        let mut retired = self.retired.subscribe();
+        async move {
+            // One that ends does not retire.
+            if retired.wait_for(|retired| *retired).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// The process whose place this one takes.
@@ -208,14 +223,18 @@ impl Daemon {
 
     /// The daemon takes connections at this address. Once only. Who hears of it may ask the daemon
     /// to end, which it does in order from now on.
-    pub(crate) fn set_listen(&self, listen: SocketAddr) {
+    ///
+    /// # Errors
+    /// Where it takes another's place, and nobody could ask it.
+    pub(crate) async fn set_listen(&self, listen: SocketAddr) -> anyhow::Result<()> {
         *lock(&self.end_signals) = Some(EndSignals::heed());
         self.state.set_listen(listen);
         if let Some(predecessor) = &self.predecessor {
-            self.open_sockets_again();
-            predecessor.is_succeeded();
+            self.open_sockets()?;
+            predecessor.is_succeeded().await?;
         }
         service::ready(listen);
+        Ok(())
     }
 
     /// What the daemon is asked from now on. It can be replaced, too, unless it is `bound` to this

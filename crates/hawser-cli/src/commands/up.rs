@@ -508,7 +508,10 @@ impl Port<'_> {
         self.subject.proxy = Arc::clone(&counters);
         let daemon = self.daemon;
         daemon.show(self.subject);
-        daemon.set_listen(listen);
+        if let Err(error) = daemon.set_listen(listen).await {
+            machine.end().await;
+            return Err(error);
+        }
         let greeting = async {
             match self.greeting {
                 Some(greeting) => Greeting { listen, ..greeting }.say().await,
@@ -520,17 +523,17 @@ impl Port<'_> {
         let (close, closed) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let leading = async {
-            let successor = tokio::select! {
+            let mut successor = tokio::select! {
                 successor = replaced(daemon, &mut asking, &mut machine) => successor,
                 () = greeting => None,
             };
             drop(close);
-            if let Some(successor) = &successor {
+            if let Some(successor) = &mut successor {
                 let open = || counters.snapshot().current + machine.open();
-                tokio::select! {
-                    () = successor.drained(open) => {}
-                    () = asking.asked_to_end() => {}
-                }
+                let serving = async |_: &Successor| std::future::pending().await;
+                successor
+                    .serve_rest(open, serving, asking.asked_to_end())
+                    .await;
             }
             drop(end);
             successor
@@ -579,6 +582,6 @@ async fn open(
 }
 
 /// Time for a session with the gateway to begin before this process takes another's place.
-const GATEWAY_PATIENCE: Duration = Duration::from_secs(10);
+const GATEWAY_PATIENCE: Duration = Duration::from_secs(8);
 /// Longest time for a session to end in order.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

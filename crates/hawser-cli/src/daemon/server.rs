@@ -186,7 +186,7 @@ impl Conversation {
         match request {
             Request::Stop => Response::Stopping,
             Request::Upgrade { limit } => {
-                let limit = limit.unwrap_or(UPGRADE_LIMIT);
+                let limit = limit.map_or(UPGRADE_LIMIT, |limit| limit.min(LONGEST_LIMIT));
                 takeover::replace(state.wishes(), limit).await
             }
             Request::Recording {
@@ -247,6 +247,7 @@ const MAX_CONNECTIONS: usize = 64;
 const READ_SIZE: usize = 4096;
 /// Time that connections of before an upgrade have to end.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(3600);
+const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Time for a question and its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -38,8 +38,8 @@ impl Wanted {
     pub(super) fn refuse(self, left: &Left) {
         let Left { open, seconds } = left;
         let _ = self.answer.send(Err(format!(
-            "the process of before the last upgrade still serves {open} connections, and ends them \
-             in {seconds} s at the latest; try again then"
+            "the process of before the last upgrade still serves what was open then ({open}), for \
+             {seconds} s at most; try again when it has ended"
         )));
     }
 }

@@ -43,8 +43,12 @@ impl Web {
             show(&format!("{}\n", token.url(web)))?;
         }
         let (end, ended) = oneshot::channel();
+        let retired = daemon.retired();
         let task = tokio::spawn(server.run(async {
-            let _ = ended.await;
+            tokio::select! {
+                _ = ended => {}
+                () = retired => {}
+            }
         }));
         Ok(Self(Some(Serving { end, task })))
     }

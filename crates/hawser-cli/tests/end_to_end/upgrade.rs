@@ -1,5 +1,7 @@
 //! A new process takes over from a daemon, and what is open goes on.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use hawser_skip::namespace::in_namespace_of_root;
@@ -89,6 +91,44 @@ fn a_new_process_that_fails_disturbs_nothing() {
     assert_eq!(client.listen(&place), listen, "the port is the same");
     client.end();
     gateway.end();
+}
+
+/// Who has started a daemon asks it to end, and both processes do, though something is open.
+#[test]
+fn an_old_process_that_is_asked_to_end_ends_the_new_one_as_well() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let client = place.up("client", &["--gateway", &place.invite()]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut open = TcpStream::connect(client.listen(&place).unwrap()).unwrap();
+    let request = format!(
+        "CONNECT {} HTTP/1.1\r\n\r\n",
+        listener.local_addr().unwrap()
+    );
+    open.write_all(request.as_bytes()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    far.write_all(b"here").unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"here") {
+        let mut some = [0; 100];
+        let count = open.read(&mut some).unwrap();
+        assert!(count > 0, "{heard:?}");
+        heard.extend_from_slice(&some[..count]);
+    }
+    for (state, daemon) in [("gateway", &gateway), ("client", &client)] {
+        upgrade(&place, state, daemon);
+        let status = place.status(state).unwrap();
+        assert_eq!(status["predecessor"]["open"], 1, "{status}");
+        let again = place.run(state, &["upgrade"]);
+        again.expect(
+            1,
+            "the process of before the last upgrade still serves what was open then (1)",
+        );
+    }
+    client.end();
+    assert!(place.status("client").is_none(), "the new one has ended");
+    gateway.end();
+    assert!(place.status("gateway").is_none(), "the new one has ended");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::net::{AddressFamily, sockopt};
 
@@ -16,9 +17,16 @@ use crate::sys;
 pub fn listening() -> io::Result<Vec<OwnedFd>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
-        let name = entry?.file_name();
+        let entry = entry?;
+        // Whoever closes a copy of a file's descriptor gives up this process's locks of the file
+        // (fcntl_locking(2)), such as a database's.
+        let leads_to = fs::read_link(entry.path()).unwrap_or_default();
+        if !leads_to.as_os_str().as_bytes().starts_with(b"socket:") {
+            continue;
+        }
+        let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.parse::<RawFd>().ok());
-        // One may have been closed since, or be the one that lists them.
+        // It may have been closed since.
         let copy = number.and_then(|number| sys::duplicate(number).ok());
         found.extend(copy.filter(|it| is_listener(it.as_fd())));
     }

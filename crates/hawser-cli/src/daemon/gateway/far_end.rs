@@ -72,9 +72,10 @@ impl FarEnd<'_> {
             _ => None,
         };
         let directory = OwnDirectory::start(self.directory, self.state).await?;
+        let bound = bound_to_process(front.is_some(), directory.is_some());
         door.announce(self.invite_file, self.command)?;
         // The invite is written before the address appears, so that readers of the address find it.
-        daemon.set_listen(door.listen);
+        daemon.set_listen(door.listen).await?;
         let gateway = Arc::new(door.gateway);
         if let Some(meeting) = &self.meeting {
             meeting.set_gateway(&gateway);
@@ -90,12 +91,10 @@ impl FarEnd<'_> {
             names: GatewayNames::of(self.setup),
         });
         tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
-        // Handshakes of a service's own port are this process's.
-        let bound = front.as_ref().map(|_| "--front");
         let mut asking = daemon.asking(bound);
         let packets = self.packets.as_ref();
-        let successor = replaced(daemon, &gateway, &serve, (&mut asking, packets)).await;
-        if let Some(successor) = &successor {
+        let mut successor = replaced(daemon, &gateway, &serve, (&mut asking, packets)).await;
+        if let Some(successor) = &mut successor {
             serve_rest(&gateway, &serve, successor, &mut asking).await;
         }
         tracing::info!("ending");
@@ -112,6 +111,14 @@ impl FarEnd<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Why no other process can take over, if that is so: ports and handshakes that are this one's.
+fn bound_to_process(front: bool, directory: bool) -> Option<&'static str> {
+    let reasons = [(front, "--front"), (directory, "a directory")];
+    reasons
+        .into_iter()
+        .find_map(|(holds, name)| holds.then_some(name))
 }
 
 /// Serves until the daemon is asked to end, which is none, or another process has taken over.
@@ -141,19 +148,15 @@ async fn replaced(
 async fn serve_rest(
     gateway: &Gateway,
     serve: &impl Fn(Incoming),
-    successor: &Successor,
+    successor: &mut Successor,
     asking: &mut Asking<'_>,
 ) {
     gateway.stop_listening();
     gateway.go_away();
-    let drained = async {
-        tokio::select! {
-            () = successor.drained(|| gateway.session_count() as u64) => {}
-            () = take_passed(successor, gateway) => {}
-            () = asking.asked_to_end() => {}
-        }
-    };
-    serve_until(gateway, serve, drained).await;
+    let open = || gateway.session_count() as u64;
+    let taking = async |successor: &Successor| take_passed(successor, gateway).await;
+    let serving = successor.serve_rest(open, taking, asking.asked_to_end());
+    serve_until(gateway, serve, serving).await;
 }
 
 /// Serves streams until something has happened, which it returns; or none, if no more can come.

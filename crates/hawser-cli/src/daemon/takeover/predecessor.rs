@@ -93,11 +93,15 @@ impl Predecessor {
     }
 
     /// From now on this process serves.
-    pub(in crate::daemon) fn is_succeeded(&self) {
-        let_go();
-        if let Err(error) = self.pipe.try_send(&Message::Ready, None) {
-            tracing::warn!(%error, "the process before does not hear");
-        }
+    pub(in crate::daemon) async fn is_succeeded(&self) -> anyhow::Result<()> {
+        let told = timeout(PATIENCE, self.pipe.send(&Message::Ready, None)).await;
+        told.context("the process before does not hear")??;
+        tokio::spawn(async {
+            // Tasks that have begun to follow the links take theirs first.
+            tokio::time::sleep(TAKEN_BY_THEN).await;
+            let_go();
+        });
+        Ok(())
     }
 
     /// What it still serves; none once it has ended.
@@ -122,4 +126,6 @@ async fn listen_to(pipe: Arc<Pipe>, to: ToPredecessor, hear: watch::Sender<Heard
 }
 
 /// For what takes no time but the system's.
-const PATIENCE: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Sockets that are not listened on by then are not wanted any more.
+const TAKEN_BY_THEN: Duration = Duration::from_secs(5);

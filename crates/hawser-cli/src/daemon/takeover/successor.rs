@@ -1,5 +1,6 @@
 //! The new process, as the old one sees it.
 
+use std::collections::VecDeque;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
@@ -7,11 +8,12 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use hawser_net::takeover::{Datagrams, Join, Left, Message, Pipe, listening, pair};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -44,6 +46,10 @@ pub(crate) struct Successor {
     pipe: Pipe,
     process: Child,
     deadline: Instant,
+    /// What came before it served.
+    early: Mutex<VecDeque<Passed>>,
+    /// This process was asked to end.
+    is_asked: bool,
 }
 
 /// What came to the new process and is this one's.
@@ -137,6 +143,8 @@ impl Successor {
             pipe,
             process,
             deadline,
+            early: Mutex::default(),
+            is_asked: false,
         };
         let prepared = successor.prepare(listen, lock).await;
         if prepared.is_err() {
@@ -169,17 +177,30 @@ impl Successor {
         self.hears(&Message::Ready, PATIENCE).await
     }
 
-    /// Waits for a message of the new process.
+    /// Waits for a message of the new process. Its port is open before it serves, so what is this
+    /// one's may come first.
     async fn hears(&mut self, expected: &Message, patience: Duration) -> anyhow::Result<()> {
-        match timeout(patience, self.pipe.receive()).await {
-            Ok(Ok(Some((message, _)))) if message == *expected => Ok(()),
-            Ok(Ok(None)) => {
+        let hearing = async {
+            loop {
+                let heard = self.pipe.receive().await;
+                match heard.context("the new process can't be heard")? {
+                    Some((message, _)) if message == *expected => return Ok(true),
+                    Some((message, with)) => match Passed::read(message, with) {
+                        Some(passed) => self.keep(passed),
+                        None => bail!("the new process says something else than was expected"),
+                    },
+                    None => return Ok(false),
+                }
+            }
+        };
+        match timeout(patience, hearing).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => {
                 let status = timeout(PATIENCE, self.process.wait()).await;
                 let status = status.map_or_else(|_| "?".to_owned(), |it| shown(it.ok()));
                 bail!("the new process has ended ({status}); its log says why")
             }
-            Ok(Ok(Some(_))) => bail!("the new process says something else than was expected"),
-            Ok(Err(error)) => Err(error).context("the new process can't be heard"),
+            Ok(Err(error)) => Err(error),
             Err(_) => bail!(
                 "the new process is not ready after {} s",
                 patience.as_secs()
@@ -187,25 +208,76 @@ impl Successor {
         }
     }
 
+    fn keep(&self, passed: Passed) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        // As in any queue, what is too much is lost.
+        if early.len() < MAX_EARLY {
+            early.push_back(passed);
+        }
+    }
+
     /// Waits for what came to the new process and is this one's; for ever, once that has ended.
     pub(crate) async fn next(&self) -> Passed {
+        let early = self
+            .early
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front();
+        if let Some(early) = early {
+            return early;
+        }
         loop {
             match self.pipe.receive().await {
-                Ok(Some((Message::Join(said), Some(connection)))) => {
-                    return Passed::Join(connection, said);
+                Ok(Some((message, with))) => {
+                    if let Some(passed) = Passed::read(message, with) {
+                        return passed;
+                    }
                 }
-                Ok(Some((Message::Datagrams(datagrams), _))) => {
-                    return Passed::Datagrams(datagrams);
-                }
-                Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return std::future::pending().await,
             }
         }
     }
 
-    /// Waits until nothing is open any more, as `open` counts it, or the limit has come. The new
-    /// process is told about it meanwhile.
-    pub(crate) async fn drained(&self, open: impl Fn() -> u64) {
+    /// Serves by `serving` until nothing is open any more, as `open` counts it, the limit has come,
+    /// the new process has ended, or `asked` resolves, since this one is asked to end. The new
+    /// process is told what is open.
+    pub(crate) async fn serve_rest(
+        &mut self,
+        open: impl Fn() -> u64,
+        serving: impl AsyncFn(&Self),
+        asked: impl Future<Output = ()>,
+    ) {
+        let (ended, is_asked) = {
+            let this = &*self;
+            tokio::select! {
+                () = this.drained(open) => (false, false),
+                () = serving(this) => (false, false),
+                () = asked => (false, true),
+                () = this.has_ended() => (true, false),
+            }
+        };
+        self.is_asked = is_asked;
+        if ended {
+            // Whoever looks after this process starts both anew.
+            tracing::error!("the process that has taken over has ended: what is open here ends");
+        }
+    }
+
+    /// Waits until the new process has ended.
+    async fn has_ended(&self) {
+        let id = self
+            .process
+            .id()
+            .and_then(|id| Pid::from_raw(id.cast_signed()));
+        // It is this one's child, and nobody waits for it meanwhile: its number stays.
+        while id.is_some_and(is_alive) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until nothing is open any more for a while, or the limit has come.
+    async fn drained(&self, open: impl Fn() -> u64) {
+        let mut quiet = 0;
         loop {
             let open = open();
             let left = self.deadline.saturating_duration_since(Instant::now());
@@ -213,7 +285,8 @@ impl Successor {
             let _ = self
                 .pipe
                 .try_send(&Message::Left(Left { open, seconds }), None);
-            if open == 0 {
+            quiet = if open == 0 { quiet + 1 } else { 0 };
+            if quiet > LOOKS {
                 return tracing::info!("all that was open here has ended");
             }
             if left.is_zero() {
@@ -224,11 +297,20 @@ impl Successor {
     }
 
     /// Waits for the end of the new process where no service manager does: a shell or a container
-    /// waits for this one. `asked` resolves when this process is asked to end; so is the new one.
+    /// waits for this one. `asked` resolves when this process is asked to end, if it was not yet;
+    /// so is the new one.
     pub(crate) async fn outlive(self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self {
-            pipe, mut process, ..
+            pipe,
+            mut process,
+            is_asked,
+            ..
         } = self;
+        let asked = async {
+            if !is_asked {
+                asked.await;
+            }
+        };
         // The new one sees that nothing is served here any more.
         drop(pipe);
         if service::is_managed() {
@@ -252,6 +334,22 @@ impl Successor {
     }
 }
 
+impl Passed {
+    fn read(message: Message, with: Option<OwnedFd>) -> Option<Self> {
+        match (message, with) {
+            (Message::Join(said), Some(connection)) => Some(Self::Join(connection, said)),
+            (Message::Datagrams(datagrams), _) => Some(Self::Datagrams(datagrams)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a child has not ended. It stays for whoever waits for it.
+fn is_alive(process: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(process), options), Ok(None))
+}
+
 fn shown(status: Option<ExitStatus>) -> String {
     status.map_or_else(|| "?".to_owned(), |status| status.to_string())
 }
@@ -273,10 +371,14 @@ fn arguments(own: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 /// The new process connects to a gateway meanwhile.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_PATIENCE: Duration = Duration::from_secs(12);
 /// For what takes no time but the system's.
-const PATIENCE: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Looks that have to find nothing open, one after the other: a handshake takes up to 3 s.
+const LOOKS: u32 = 12;
+/// Connections and messages with datagrams that are kept before the new process serves.
+const MAX_EARLY: usize = 256;
 
 #[cfg(test)]
 mod tests {
