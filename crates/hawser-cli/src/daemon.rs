@@ -35,8 +35,7 @@ pub(crate) mod why;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Context as _;
 use hawser_control::{History, Role};
@@ -59,8 +58,10 @@ pub(crate) struct Daemon {
     state: Arc<State>,
     folder: StateDir,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// From when it is said that the daemon takes connections, until it waits for them.
-    end_signals: Mutex<Option<EndSignals>>,
+    /// True once the daemon is asked to end, by a signal or over the socket.
+    is_asked: watch::Sender<bool>,
+    /// Waits for that, from when it is first cared for.
+    asking: OnceLock<JoinHandle<()>>,
     sockets: Mutex<Vec<server::SocketFile>>,
     lock: Lock,
     /// True once another process has taken over.
@@ -80,7 +81,6 @@ pub(crate) enum Asked {
 /// What a daemon is asked from now on.
 pub(crate) struct Asking<'a> {
     daemon: &'a Daemon,
-    signals: Pin<Box<dyn Future<Output = ()> + Send>>,
     wanted: mpsc::Receiver<Wanted>,
 }
 
@@ -123,7 +123,8 @@ impl Daemon {
             state,
             folder: folder.clone(),
             tasks: Mutex::new(tasks),
-            end_signals: Mutex::default(),
+            is_asked: watch::Sender::new(false),
+            asking: OnceLock::new(),
             sockets: Mutex::default(),
             lock,
             retired: watch::Sender::new(false),
@@ -227,7 +228,7 @@ impl Daemon {
     /// # Errors
     /// Where it takes another's place, and nobody could ask it.
     pub(crate) async fn set_listen(&self, listen: SocketAddr) -> anyhow::Result<()> {
-        *lock(&self.end_signals) = Some(EndSignals::heed());
+        self.heed();
         self.state.set_listen(listen);
         if let Some(predecessor) = &self.predecessor {
             self.open_sockets()?;
@@ -244,34 +245,40 @@ impl Daemon {
         self.state.take_wishes(bound.map_or(Ok(wishes), Err));
         Asking {
             daemon: self,
-            signals: Box::pin(self.heeded().asked_to_end()),
             wanted,
         }
     }
 
     /// Resolves when the program is asked to end, by a signal or over the socket.
     pub(crate) async fn asked_to_end(&self) {
-        tokio::select! {
-            () = self.heeded().asked_to_end() => {}
-            () = self.state.stopped() => {}
+        self.heed();
+        // It lives as long as this.
+        let _ = self.is_asked.subscribe().wait_for(|asked| *asked).await;
+        if !*self.retired.borrow() {
+            service::stopping();
         }
-        service::stopping();
     }
 
-    fn heeded(&self) -> EndSignals {
-        let heeded = lock(&self.end_signals).take();
-        heeded.unwrap_or_else(EndSignals::heed)
+    /// From now on signals are requests to end in order.
+    fn heed(&self) {
+        self.asking.get_or_init(|| {
+            let signals = EndSignals::heed();
+            let (state, is_asked) = (Arc::clone(&self.state), self.is_asked.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = signals.asked_to_end() => {}
+                    () = state.stopped() => {}
+                }
+                is_asked.send_replace(true);
+            })
+        });
     }
 }
 
 impl Asking<'_> {
     /// Waits for what it is asked next; what is not to be is answered here.
     pub(crate) async fn next(&mut self) -> Asked {
-        let Self {
-            daemon,
-            signals,
-            wanted,
-        } = self;
+        let Self { daemon, wanted } = self;
         let yielding = async {
             loop {
                 let Some(wanted) = wanted.recv().await else {
@@ -288,19 +295,8 @@ impl Asking<'_> {
             }
         };
         tokio::select! {
-            () = signals => {}
-            () = daemon.state.stopped() => {}
-            takeover = yielding => return Asked::ToYield(Box::new(takeover)),
-        }
-        service::stopping();
-        Asked::ToEnd
-    }
-
-    /// Waits until it is asked to end; nobody else takes over.
-    pub(crate) async fn asked_to_end(&mut self) {
-        tokio::select! {
-            () = &mut self.signals => {}
-            () = self.daemon.state.stopped() => {}
+            () = daemon.asked_to_end() => Asked::ToEnd,
+            takeover = yielding => Asked::ToYield(Box::new(takeover)),
         }
     }
 }
@@ -312,6 +308,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.retire();
+        self.asking.get().into_iter().for_each(JoinHandle::abort);
     }
 }
 

@@ -219,9 +219,14 @@ impl Client {
         patience: Duration,
         condition: impl Fn(&Driver) -> bool,
     ) -> Result<(), OpenStreamError> {
+        let mut refusals = self.shared.refusals.subscribe();
         let asking = async {
             loop {
-                let driver = self.ready(Duration::MAX).await?;
+                // A session that is refused may be over before it is seen.
+                let driver = tokio::select! {
+                    driver = self.ready(Duration::MAX) => driver?,
+                    Ok(()) = refusals.changed() => return Err(OpenStreamError::NotAdmitted),
+                };
                 let mut changes = driver.changes();
                 while driver.closed().is_none() && !driver.is_superseded() {
                     if condition(&driver) {

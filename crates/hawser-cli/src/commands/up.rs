@@ -523,16 +523,16 @@ impl Port<'_> {
         let (close, closed) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let leading = async {
-            let mut successor = tokio::select! {
+            let successor = tokio::select! {
                 successor = replaced(daemon, &mut asking, &mut machine) => successor,
                 () = greeting => None,
             };
             drop(close);
-            if let Some(successor) = &mut successor {
+            if let Some(successor) = &successor {
                 let open = || counters.snapshot().current + machine.open();
-                let serving = async |_: &Successor| std::future::pending().await;
+                let asked = daemon.asked_to_end();
                 successor
-                    .serve_rest(open, serving, asking.asked_to_end())
+                    .serve_rest(open, std::future::pending(), asked)
                     .await;
             }
             drop(end);

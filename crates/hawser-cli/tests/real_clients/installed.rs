@@ -138,5 +138,5 @@ fn settings_are_taken_back_where_nobody_has_changed_them_since() {
     let unasked = machine
         .try_sh("hawser setup --serve --boot yes </dev/null")
         .unwrap_err();
-    assert!(unasked.contains("say --advertise"), "{unasked}");
+    assert!(unasked.contains("answer with --advertise"), "{unasked}");
 }

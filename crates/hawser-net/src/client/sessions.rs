@@ -157,6 +157,9 @@ impl Sessions {
             shared.current.send_replace(State::Closed);
             return true;
         }
+        if driver.was_refused() {
+            shared.refusals.send_modify(|count| *count += 1);
+        }
         let reason = driver.closed();
         let problem: Arc<str> = match reason {
             _ if driver.was_refused() => REFUSED.into(),

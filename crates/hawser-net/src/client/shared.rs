@@ -50,6 +50,8 @@ pub(super) struct Shared {
     /// Why there is no association though one is wanted.
     pub(super) association_problem: watch::Sender<Option<String>>,
     pub(super) current: watch::Sender<State>,
+    /// Counts sessions that the gateway has refused.
+    pub(super) refusals: watch::Sender<u64>,
     /// The sessions that the client has moved on from, until no stream is open in them.
     left: Mutex<Vec<Driver>>,
     /// The gateway's addresses as they are now.
@@ -109,6 +111,7 @@ impl Shared {
             reading: ReadMemory::new(MOST_READ_MEMORY),
             links,
             current: watch::Sender::new(State::Connecting(None)),
+            refusals: watch::Sender::new(0),
             statuses: Mutex::default(),
             left: Mutex::default(),
             lost_segments: Mutex::default(),

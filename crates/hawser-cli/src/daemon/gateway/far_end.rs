@@ -93,9 +93,9 @@ impl FarEnd<'_> {
         tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
         let mut asking = daemon.asking(bound);
         let packets = self.packets.as_ref();
-        let mut successor = replaced(daemon, &gateway, &serve, (&mut asking, packets)).await;
-        if let Some(successor) = &mut successor {
-            serve_rest(&gateway, &serve, successor, &mut asking).await;
+        let successor = replaced(daemon, &gateway, &serve, (&mut asking, packets)).await;
+        if let Some(successor) = &successor {
+            serve_rest(&gateway, &serve, successor, daemon).await;
         }
         tracing::info!("ending");
         gateway.close(END_PATIENCE).await;
@@ -107,7 +107,7 @@ impl FarEnd<'_> {
             packets.end().await;
         }
         match successor {
-            Some(successor) => successor.outlive(asking.asked_to_end()).await,
+            Some(successor) => successor.outlive(daemon.asked_to_end()).await,
             None => Ok(()),
         }
     }
@@ -148,14 +148,14 @@ async fn replaced(
 async fn serve_rest(
     gateway: &Gateway,
     serve: &impl Fn(Incoming),
-    successor: &mut Successor,
-    asking: &mut Asking<'_>,
+    successor: &Successor,
+    daemon: &Daemon,
 ) {
     gateway.stop_listening();
     gateway.go_away();
     let open = || gateway.session_count() as u64;
-    let taking = async |successor: &Successor| take_passed(successor, gateway).await;
-    let serving = successor.serve_rest(open, taking, asking.asked_to_end());
+    let taking = take_passed(successor, gateway);
+    let serving = successor.serve_rest(open, taking, daemon.asked_to_end());
     serve_until(gateway, serve, serving).await;
 }
 

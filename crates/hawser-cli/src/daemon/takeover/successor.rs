@@ -48,8 +48,6 @@ pub(crate) struct Successor {
     deadline: Instant,
     /// What came before it served.
     early: Mutex<VecDeque<Passed>>,
-    /// This process was asked to end.
-    is_asked: bool,
 }
 
 /// What came to the new process and is this one's.
@@ -144,7 +142,6 @@ impl Successor {
             process,
             deadline,
             early: Mutex::default(),
-            is_asked: false,
         };
         let prepared = successor.prepare(listen, lock).await;
         if prepared.is_err() {
@@ -242,24 +239,19 @@ impl Successor {
     /// the new process has ended, or `asked` resolves, since this one is asked to end. The new
     /// process is told what is open.
     pub(crate) async fn serve_rest(
-        &mut self,
+        &self,
         open: impl Fn() -> u64,
-        serving: impl AsyncFn(&Self),
+        serving: impl Future<Output = ()>,
         asked: impl Future<Output = ()>,
     ) {
-        let (ended, is_asked) = {
-            let this = &*self;
-            tokio::select! {
-                () = this.drained(open) => (false, false),
-                () = serving(this) => (false, false),
-                () = asked => (false, true),
-                () = this.has_ended() => (true, false),
-            }
-        };
-        self.is_asked = is_asked;
-        if ended {
+        tokio::select! {
+            () = self.drained(open) => {}
+            () = serving => {}
+            () = asked => {}
             // Whoever looks after this process starts both anew.
-            tracing::error!("the process that has taken over has ended: what is open here ends");
+            () = self.has_ended() => {
+                tracing::error!("the process that has taken over has ended: so does this one");
+            }
         }
     }
 
@@ -297,20 +289,11 @@ impl Successor {
     }
 
     /// Waits for the end of the new process where no service manager does: a shell or a container
-    /// waits for this one. `asked` resolves when this process is asked to end, if it was not yet;
-    /// so is the new one.
+    /// waits for this one. `asked` resolves when this process is asked to end; so is the new one.
     pub(crate) async fn outlive(self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self {
-            pipe,
-            mut process,
-            is_asked,
-            ..
+            pipe, mut process, ..
         } = self;
-        let asked = async {
-            if !is_asked {
-                asked.await;
-            }
-        };
         // The new one sees that nothing is served here any more.
         drop(pipe);
         if service::is_managed() {
