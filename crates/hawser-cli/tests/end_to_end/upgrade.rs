@@ -117,8 +117,10 @@ fn an_old_process_that_is_asked_to_end_ends_the_new_one_as_well() {
     }
     for (state, daemon) in [("gateway", &gateway), ("client", &client)] {
         upgrade(&place, state, daemon);
-        let status = place.status(state).unwrap();
-        assert_eq!(status["predecessor"]["open"], 1, "{status}");
+        let is_told = || place.status(state).unwrap()["predecessor"]["open"] == 1;
+        until("the old process tells what is open", is_told, || {
+            daemon.log()
+        });
         let again = place.run(state, &["upgrade"]);
         again.expect(
             1,
