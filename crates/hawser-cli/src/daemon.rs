@@ -61,7 +61,7 @@ pub(crate) struct Daemon {
     /// True once the daemon is asked to end, by a signal or over the socket.
     is_asked: watch::Sender<bool>,
     /// Waits for that, from when it is first cared for.
-    asking: OnceLock<JoinHandle<()>>,
+    heeding: OnceLock<JoinHandle<()>>,
     sockets: Mutex<Vec<server::SocketFile>>,
     lock: Lock,
     /// True once another process has taken over.
@@ -124,7 +124,7 @@ impl Daemon {
             folder: folder.clone(),
             tasks: Mutex::new(tasks),
             is_asked: watch::Sender::new(false),
-            asking: OnceLock::new(),
+            heeding: OnceLock::new(),
             sockets: Mutex::default(),
             lock,
             retired: watch::Sender::new(false),
@@ -261,7 +261,7 @@ impl Daemon {
 
     /// From now on signals are requests to end in order.
     fn heed(&self) {
-        self.asking.get_or_init(|| {
+        self.heeding.get_or_init(|| {
             let signals = EndSignals::heed();
             let (state, is_asked) = (Arc::clone(&self.state), self.is_asked.clone());
             tokio::spawn(async move {
@@ -308,7 +308,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.retire();
-        self.asking.get().into_iter().for_each(JoinHandle::abort);
+        self.heeding.get().into_iter().for_each(JoinHandle::abort);
     }
 }
 
