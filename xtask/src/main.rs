@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod bpf;
-mod chart;
 mod circles;
 mod dist;
 mod fresh_debian;
@@ -44,7 +43,6 @@ fn main() -> ExitCode {
         ["release"] => release::check(&workspace_root(), true),
         ["release", "--without-packages"] => release::check(&workspace_root(), false),
         ["api", "--bless"] => api(true),
-        ["chart"] => chart::draw(&workspace_root()),
         ["packages"] => packages::provide(&workspace_root()),
         ["cost"] => cost(false),
         ["cost", "--release"] => cost(true),
@@ -240,7 +238,6 @@ cargo xtask COMMAND
                         builds twice); say what is left to do by hand
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
-  chart                 draw docs/images/gain.svg from the reports in bench/
   cost [--release]      measure what it costs a daemon to be looked at, for three
                         minutes, and print a table; then what a picture costs
                         with many sessions, and a message beside many idle

@@ -85,6 +85,9 @@ impl Comparison<'_> {
         let wireguard = self.options.wireguard.as_deref();
         let mut site = Site::start(row.way, self.scenario, &bench, self.programs, wireguard)?;
         let span = Duration::from_secs(self.options.seconds);
+        if row.way.learns_rates() {
+            row.first.push(site.transfer(Direction::Get, None, span)?);
+        }
         let downloaded = self.download(row, &site, span)?;
         row.download.push(downloaded);
         let control = row.control;

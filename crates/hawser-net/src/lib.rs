@@ -20,6 +20,7 @@ pub mod network_manager;
 pub mod packet_exit;
 mod port_on_links;
 pub mod port_rules;
+pub mod program_pages;
 mod read_memory;
 pub mod session;
 pub mod store;

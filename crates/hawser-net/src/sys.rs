@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use tokio::io::Interest;
@@ -23,6 +24,18 @@ pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as `file` is borrowed; flock touches no memory.
     let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
     check(code)
+}
+
+/// Takes pages out of this process's memory. These ranges have to show files as they are, and
+/// nobody may write them; what is needed again is then as it was.
+pub(crate) fn release_pages(ranges: Vec<Range<usize>>) -> io::Result<()> {
+    for range in ranges {
+        let from = std::ptr::without_provenance_mut(range.start);
+        // SAFETY: no page of the range is a copy of its own, so that each one comes back from the
+        // file with the same content.
+        check(unsafe { libc::madvise(from, range.len(), libc::MADV_DONTNEED) })?;
+    }
+    Ok(())
 }
 
 /// Sets a socket option whose value is a C `int`.

@@ -29,6 +29,17 @@ impl Ticks {
         sleep_until(self.next).await;
         self.next = next_after(Instant::now(), self.period);
     }
+
+    /// Puts the next tick off to the next moment of this longer period, since there is little to
+    /// look at. The ticks after it are as before.
+    pub fn put_off(&mut self, period: Duration) {
+        self.next = next_after(Instant::now(), period);
+    }
+
+    /// Takes back what was put off: there is something to look at again.
+    pub fn hurry(&mut self) {
+        self.next = self.next.min(next_after(Instant::now(), self.period));
+    }
 }
 
 /// The next of these moments after `now`.
@@ -65,6 +76,25 @@ mod tests {
         first.tick().await;
         second.tick().await;
         assert_eq!(Instant::now() - together, 2 * half);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_put_off_can_be_taken_back() {
+        let (period, longer) = (Duration::from_millis(500), Duration::from_secs(2));
+        let mut ticks = Ticks::every(period);
+        ticks.tick().await;
+        ticks.put_off(longer);
+        let since = |begun: Instant| Instant::now() - begun;
+        ticks.tick().await;
+        let begun = Instant::now();
+        ticks.put_off(longer);
+        ticks.tick().await;
+        assert_eq!(since(begun).as_millis(), longer.as_millis());
+        ticks.put_off(longer);
+        ticks.hurry();
+        ticks.tick().await;
+        ticks.tick().await;
+        assert_eq!(since(begun).as_millis(), (longer + 2 * period).as_millis());
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl Packing<'_> {
             "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
              Upstream-Name: hawser\n\
              Comment: The program contains libraries of others. Their licences and\n \
-             copyrights are in /usr/share/doc/hawser/THIRD-PARTY-LICENCES.\n\n\
+             copyrights are in /usr/share/doc/hawser/THIRD-PARTY-LICENCES.gz.\n\n\
              Files: *\n\
              Copyright: 2026 The Hawser contributors\n\
              License: Apache-2.0 or Expat\n\n\

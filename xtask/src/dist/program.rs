@@ -1,7 +1,8 @@
 //! The program that is packed.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
@@ -46,7 +47,7 @@ impl Program {
             .arg(profile)
             .arg("--target-dir")
             .arg(&target)
-            .env("RUSTFLAGS", flags("--remap-path-prefix"))
+            .env("RUSTFLAGS", rust_flags(flags("--remap-path-prefix"), work))
             .env("CFLAGS", flags("-ffile-prefix-map"))
             .env("SOURCE_DATE_EPOCH", &release.time)
             .env("CARGO_INCREMENTAL", "0")
@@ -76,6 +77,35 @@ impl Program {
         })
     }
 }
+
+/// Flags of the compiler: these, and that functions with equal code are kept once, where the linker
+/// can do that.
+fn rust_flags(mut flags: String, work: &Path) -> String {
+    if links_with(FOLD, work) {
+        flags.push(' ');
+        flags.push_str(FOLD);
+    }
+    flags
+}
+
+/// Whether a program can be linked with this flag; it is put into `work`.
+fn links_with(flag: &str, work: &Path) -> bool {
+    let mut compiler = Command::new("rustc");
+    compiler.args(["--crate-type", "bin", flag, "-", "-o"]);
+    compiler.arg(work.join("linked"));
+    let compiler = compiler.stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let Ok(mut compiler) = compiler else {
+        return false;
+    };
+    if let Some(mut program) = compiler.stdin.take() {
+        // A compiler that has ended already says so by its status.
+        _ = program.write_all(b"fn main() {}");
+    }
+    compiler.wait().is_ok_and(|status| status.success())
+}
+
+/// LLD keeps one copy of functions with equal code whose addresses nobody compares.
+const FOLD: &str = "-Clink-arg=-Wl,--icf=safe";
 
 fn objcopy(what: &str) -> Command {
     let mut command = Command::new("objcopy");

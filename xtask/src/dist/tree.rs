@@ -34,13 +34,6 @@ impl Tree {
         }
         tree.copy_all(&root.join("docs/guide"), "share/doc/hawser/guide")?;
         let hawser = || Command::new(&program.stripped);
-        for page in fs::read_dir(root.join("docs/guide")).context("docs/guide")? {
-            let page = page?.path();
-            if page.extension().is_some_and(|it| it == "md") {
-                let name = page.file_name().unwrap_or_default().display();
-                tree.copy(&page, &format!("share/doc/hawser/guide/{name}"), 0o644)?;
-            }
-        }
         for (shell, to) in COMPLETIONS {
             let script = said(hawser().args(["completions", shell]))?;
             tree.write(to, &format!("{script}\n"))?;
@@ -60,10 +53,14 @@ impl Tree {
         )?;
         let licences = ThirdParties::find(root)?.text()?;
         tree.write("share/doc/hawser/THIRD-PARTY-LICENCES", &licences)?;
-        tree.compress(&pages)?;
         let changes = tree.folder.join("share/doc/hawser/changelog");
         fs::copy(root.join("CHANGELOG.md"), &changes)?;
-        run(Command::new("gzip").arg("-9n").arg(&changes))?;
+        let long = [
+            "share/doc/hawser/THIRD-PARTY-LICENCES",
+            "share/doc/hawser/changelog",
+        ];
+        let long = long.map(|name| tree.folder.join(name));
+        tree.compress(&pages, &long)?;
         release.stamp(&tree.folder)?;
         Ok(tree)
     }
@@ -96,8 +93,9 @@ impl Tree {
         Ok(fs::set_permissions(&to, fs::Permissions::from_mode(mode))?)
     }
 
-    fn compress(&self, folder: &Path) -> Result<()> {
-        let mut files: Vec<PathBuf> = Vec::new();
+    /// Compresses the files of a folder, and these.
+    fn compress(&self, folder: &Path, more: &[PathBuf]) -> Result<()> {
+        let mut files = more.to_vec();
         for file in fs::read_dir(folder)? {
             files.push(file?.path());
         }

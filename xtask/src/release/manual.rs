@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::process::{run, said};
 
@@ -51,8 +51,8 @@ fn faults_in(folder: &Path, version: &str) -> Result<Vec<String>> {
             ));
         }
     }
-    let licences = folder.join("share/doc/hawser/THIRD-PARTY-LICENCES");
-    let licences = fs::read_to_string(&licences).context("THIRD-PARTY-LICENCES")?;
+    let licences = folder.join("share/doc/hawser/THIRD-PARTY-LICENCES.gz");
+    let licences = said(Command::new("gzip").arg("-dc").arg(&licences))?;
     if !licences.contains("\ntokio ") {
         faults.push("THIRD-PARTY-LICENCES does not name the crates".to_owned());
     }

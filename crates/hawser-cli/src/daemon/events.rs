@@ -7,6 +7,7 @@ use hawser_control::{
     Change, Response, SessionState, StatusSnapshot, changes_between, policy_changes,
 };
 use hawser_net::ticks::next_after;
+use hawser_types::ByteCount;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -16,7 +17,7 @@ use super::shown::Most;
 use super::state::State;
 
 /// Looks for changes for as long as the daemon lives; less often where a look takes long, as at a
-/// gateway with many sessions, and where nobody has anything open.
+/// gateway with many sessions, and where no data moves.
 pub(super) async fn watch(state: Arc<State>) {
     loop {
         let begun = Instant::now();
@@ -46,7 +47,7 @@ impl State {
     }
 
     /// Looks for what has changed since this was last called. How it all is at first is no news.
-    /// Returns whether there is a stream or a connection, or something has changed.
+    /// Returns whether data moves, or something has changed.
     pub(super) fn notice(&self) -> bool {
         let Some(subject) = self.subject() else {
             return true;
@@ -57,7 +58,7 @@ impl State {
             status: self.picture(subject, Most::SESSIONS),
             policy: subject.policy(),
         };
-        let is_busy = is_busy(&now.status);
+        let is_busy = is_busy(log.last.as_ref().map(|it| &it.status), &now.status);
         self.record().all_sessions = now.status.sessions.iter().collect();
         let mut news = Vec::new();
         if let Some(before) = &log.last {
@@ -105,12 +106,15 @@ impl State {
     }
 }
 
-/// Whether somebody has a stream or a connection open.
-fn is_busy(status: &StatusSnapshot) -> bool {
-    let streams = status.sessions.iter().map(|it| it.stream_count);
-    let links = status.connections.iter().flat_map(|it| &it.links);
-    let open: u64 = links.map(|it| it.open).sum();
-    open > 0 || streams.sum::<u64>() > 0
+/// Whether data moves.
+fn is_busy(before: Option<&StatusSnapshot>, now: &StatusSnapshot) -> bool {
+    let moved = |status: &StatusSnapshot| -> ByteCount {
+        let sessions = status.sessions.iter();
+        sessions.map(|it| it.bytes_sent + it.bytes_received).sum()
+    };
+    let links = now.connections.iter().flat_map(|it| &it.links);
+    let active: u64 = links.map(|it| it.active).sum();
+    active > 0 || before.is_none_or(|before| moved(before) != moved(now))
 }
 
 /// Says in the log what cuts the daemon off. While no session is there, the client says more.

@@ -142,11 +142,17 @@ impl KernelPlaces {
                 event = self.events.next() => match event {
                     Ok(event) => {
                         self.handle(event);
+                        ticks.hurry();
                         Ok(())
                     }
                     Err(error) => return tracing::error!(%error, "the kernel tells no more"),
                 },
-                _ = ticks.tick() => self.refresh(),
+                _ = ticks.tick() => {
+                    if self.flows.is_empty() && self.unanswered.is_empty() {
+                        ticks.put_off(IDLE_EVERY);
+                    }
+                    self.refresh()
+                }
                 _ = looks.tick(), if !self.unanswered.is_empty() => self.look(),
                 Some(asked) = self.asking.join_next() => match asked {
                     Ok((question, found)) => self.conclude(&question, found),
@@ -470,6 +476,8 @@ async fn have_changed(ports: &mut Option<StubPorts>) {
 }
 
 const EVERY: Duration = Duration::from_millis(500);
+/// The same while no connection is open.
+const IDLE_EVERY: Duration = Duration::from_secs(2);
 /// Of more events at once the rest is left for later.
 const MAX_EVENTS: usize = 4096;
 /// The kernel's table has no more.

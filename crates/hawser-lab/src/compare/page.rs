@@ -133,8 +133,12 @@ fn table(report: &Recorded) -> String {
         "{date}, Linux {}, {} cores; transfers of {} s, {} times: {}",
         report.kernel, report.cores, report.seconds, report.repeat, report.command
     );
+    let notes = report.rows.iter().filter_map(Row::note);
+    let notes: String = notes
+        .map(|note| format!("<p>{}.</p>\n", escaped(&note)))
+        .collect();
     format!(
-        "<h2>{}: {}</h2>\n<table>\n<tr>{}</tr>\n{rows}</table>\n<p class=\"made\">{}</p>\n",
+        "<h2>{}: {}</h2>\n<table>\n<tr>{}</tr>\n{rows}</table>\n{notes}<p class=\"made\">{}</p>\n",
         escaped(&report.scenario),
         escaped(&report.summary),
         head.concat(),

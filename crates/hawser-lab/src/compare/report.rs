@@ -31,6 +31,9 @@ pub(super) struct Row {
     pub(super) control: Option<Congestion>,
     /// Mbit/s of payload of each repetition.
     pub(super) download: Vec<f64>,
+    /// The same of a download before that one, for a way that has to learn what its links carry.
+    #[serde(default)]
+    pub(super) first: Vec<f64>,
     pub(super) upload: Vec<f64>,
     /// Seconds without a byte when the best link dies; none where transfers end with it.
     pub(super) gap: Vec<f64>,
@@ -45,6 +48,7 @@ impl Row {
             way,
             control: None,
             download: Vec::new(),
+            first: Vec::new(),
             upload: Vec::new(),
             gap: Vec::new(),
             call: Vec::new(),
@@ -72,6 +76,15 @@ impl Row {
             gap: self.gap.iter().copied().reduce(f64::max),
             call: Spread::of(&self.call),
         }
+    }
+
+    /// What a download brought that nothing was known before; `None` where the others are alike.
+    pub(super) fn note(&self) -> Option<String> {
+        let first = median(self.first.iter().copied())?;
+        Some(format!(
+            "{}: {first:.1} Mbit/s with the first download, from which it learns the links' rates",
+            self.name()
+        ))
     }
 
     /// What stands in place of a figure that there is none of.
@@ -147,6 +160,10 @@ impl Findings for CompareReport {
             self.summary, self.seconds, self.repeat
         ));
         text.push_str(&aligned(&rows));
+        for note in self.rows.iter().filter_map(Row::note) {
+            text.push_str(&note);
+            text.push('\n');
+        }
         text
     }
 

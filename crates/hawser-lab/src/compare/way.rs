@@ -80,6 +80,12 @@ impl Way {
         !matches!(self, Self::Link | Self::WireGuard | Self::Connections)
     }
 
+    /// Whether its first transfer of all tells it what its links carry. A user's daemon keeps that
+    /// from one run to the next.
+    pub(super) fn learns_rates(self) -> bool {
+        self == Self::Connections
+    }
+
     /// Whether all links carry what is measured.
     pub(super) fn takes_all_links(self) -> bool {
         !matches!(self, Self::Link | Self::WireGuard)

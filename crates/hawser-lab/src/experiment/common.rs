@@ -155,8 +155,9 @@ impl Common {
         if let Some(trouble) = trouble {
             return Err(trouble);
         }
-        if scenarios.len() > 1 && !self.json {
-            print(&F::summary(&reports))?;
+        let summary = F::summary(&reports);
+        if scenarios.len() > 1 && !self.json && !summary.is_empty() {
+            print(&summary)?;
         }
         Ok(exit_code(whole))
     }
@@ -164,8 +165,10 @@ impl Common {
     /// Writes the summary of all reports there are so far.
     fn sum_up<F: Findings>(&self, reports: &[F]) -> anyhow::Result<()> {
         if let (Some(folder), [first, _, ..]) = (&self.out, reports) {
-            let name = format!("{}-summary.txt", first.head().experiment);
-            std::fs::write(folder.join(name), F::summary(reports))?;
+            let (name, text) = (&first.head().experiment, F::summary(reports));
+            if !text.is_empty() {
+                std::fs::write(folder.join(format!("{name}-summary.txt")), text)?;
+            }
         }
         Ok(())
     }

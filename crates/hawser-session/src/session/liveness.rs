@@ -58,6 +58,16 @@ impl Session {
         }
     }
 
+    /// True if no data was in flight or came for `pause` on channels that are
+    /// [probed at rest](Self::probe_at_rest).
+    pub fn is_quiet(&self, now: Instant, pause: Duration) -> bool {
+        let mut asked = self.channels.iter().filter(|it| !it.is_association());
+        asked.all(|channel| {
+            let heard = channel.inbound().latest();
+            !channel.is_busy() && heard.is_none_or(|at| now.since(at) >= pause)
+        })
+    }
+
     /// True if an acknowledgement came on any channel after `at`, as far as its samples show.
     pub fn was_heard_since(&self, at: Instant) -> bool {
         let last_heard = |channel: &Channel| channel.path().silence().last_heard();

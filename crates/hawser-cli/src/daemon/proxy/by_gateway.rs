@@ -71,12 +71,18 @@ pub(crate) fn status(report: &GatewayReport) -> GatewayStatus {
 
 async fn follow(client: Weak<Client>, director: SharedDirector) {
     let mut ticks = Ticks::every(EVERY);
+    let mut moved = None;
     loop {
         ticks.tick().await;
         let Some(client) = client.upgrade() else {
             return;
         };
-        director.set_session(session(&client));
+        let view = session(&client);
+        let before = std::mem::replace(&mut moved, view.as_ref().map(|view| view.moved));
+        director.set_session(view);
+        if moved.is_some() && before == moved {
+            ticks.put_off(IDLE_EVERY);
+        }
     }
 }
 
@@ -108,6 +114,8 @@ fn view(session: &SessionSnapshot) -> Option<SessionView> {
 
 /// As often as the links' counters are read.
 const EVERY: Duration = Duration::from_millis(500);
+/// The same while nothing moves.
+const IDLE_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -177,6 +177,7 @@ async fn measure(director: SharedDirector) {
     loop {
         ticks.tick().await;
         if director.with(|director, _| director.open_count()) == 0 {
+            ticks.put_off(COUNT_IDLE_EVERY);
             continue;
         }
         director.end_stranded();
@@ -315,4 +316,5 @@ fn lock(ledger: &SharedLedger) -> MutexGuard<'_, UsageDatabase> {
 }
 
 const COUNT_EVERY: Duration = Duration::from_millis(500);
+const COUNT_IDLE_EVERY: Duration = Duration::from_secs(1);
 const WRITE_EVERY: Duration = Duration::from_secs(3);

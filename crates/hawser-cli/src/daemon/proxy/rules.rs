@@ -190,8 +190,8 @@ impl LinkRuleStore {
             let Some(client) = client.upgrade() else {
                 return;
             };
-            if is_due {
-                self.count(&client, &links, &counted);
+            if is_due && self.count(&client, &links, &counted) < QUIET {
+                ticks.put_off(COUNT_IDLE_EVERY);
             }
             client.set_rules(self.in_force());
             counts += u64::from(is_due);
@@ -201,8 +201,9 @@ impl LinkRuleStore {
         }
     }
 
-    /// Takes in what a client has moved.
-    fn count(&self, client: &Client, links: &Links, counted: &Mutex<Counted>) {
+    /// Takes in what a client has moved; returns how much is new.
+    fn count(&self, client: &Client, links: &Links, counted: &Mutex<Counted>) -> ByteCount {
+        let mut all = ByteCount::ZERO;
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
         let there: BTreeMap<u32, String> = links
             .borrow()
@@ -220,9 +221,11 @@ impl LinkRuleStore {
             let news = counted.news(id, there.clone(), moved.collect());
             let mut inner = self.lock();
             for (name, news) in news {
+                all = all + news[0] + news[1];
                 inner.enter(&name, news);
             }
         }
+        all
     }
 
     /// Writes what was counted to the ledger; less than [`MUCH`], such as what an idle session
@@ -439,6 +442,9 @@ pub(crate) fn today() -> Date {
 /// The ledger's file in the state directory.
 const LEDGER: &str = "ledger.db";
 const COUNT_EVERY: Duration = Duration::from_millis(500);
+const COUNT_IDLE_EVERY: Duration = Duration::from_secs(1);
+/// Less than this between two counts is what an idle session needs.
+const QUIET: ByteCount = ByteCount::from_kib(4);
 /// Every so many counts are written down.
 const WRITE_EVERY: u64 = 6;
 const LITTLE_EVERY: Duration = Duration::from_secs(60);
