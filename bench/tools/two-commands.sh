@@ -38,7 +38,8 @@ case $1 in first | both)
     # Downloads are no part of it: they are as quick as the network.
     cargo fetch --locked --quiet
     began=$(date +%s)
-    cargo run --release -- up >/tmp/up.log 2>&1 &
+    : >/tmp/up.log
+    cargo run --release -- up >>/tmp/up.log 2>&1 &
     until grep -q '127\.0\.0\.1:1080' /tmp/up.log; do
         if ! kill -0 $! 2>/dev/null; then
             tail -n 20 /tmp/up.log
