@@ -22,9 +22,7 @@ impl RunGroup {
     /// Creates the group. Needs write permission below the own group: root, or a delegated one.
     pub fn create() -> Result<Self, CaptureError> {
         let above = own_group()?;
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = above.join(format!("hawser-{}-{number}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| match error.kind() {
+        let path = create_below(&above).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 CaptureError::NotPermitted(error)
             }
@@ -107,6 +105,23 @@ pub fn own_group() -> Result<PathBuf, CaptureError> {
     Ok(mount_point()?.join(path))
 }
 
+/// Makes a folder with a name of its own.
+///
+/// A process of another namespace may have the same number, and a process that was killed may have
+/// left its group behind: such names are passed over.
+fn create_below(above: &Path) -> io::Result<PathBuf> {
+    let mut tries = 0;
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = above.join(format!("hawser-{}-{number}", std::process::id()));
+        tries += 1;
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MAX_TRIES => {}
+            made => return made.map(|()| path),
+        }
+    }
+}
+
 fn open_to_join(group: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(group.join(PROCESSES))
 }
@@ -123,6 +138,8 @@ fn find_mount(mounts: &str) -> Option<PathBuf> {
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Names that are tried for a group.
+const MAX_TRIES: u32 = 1000;
 const PROCESSES: &str = "cgroup.procs";
 /// Maximum wait for processes to leave the group.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -132,6 +149,26 @@ const ROUND: Duration = Duration::from_millis(20);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_are_taken_are_passed_over_within_bounds() {
+        let above = tempfile::tempdir().unwrap();
+        let first = create_below(above.path()).unwrap();
+        // The names that follow, as a process of the same number in another namespace has them.
+        let name = first.file_name().unwrap().to_str().unwrap();
+        let (stem, number) = name.rsplit_once('-').unwrap();
+        let number: u32 = number.parse().unwrap();
+        for next in number + 1..number + 5 {
+            fs::create_dir(above.path().join(format!("{stem}-{next}"))).unwrap();
+        }
+        let second = create_below(above.path()).unwrap();
+        assert!(second.is_dir() && second != first);
+        let gone = above.path().join("gone");
+        assert_eq!(
+            create_below(&gone).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+    }
 
     #[test]
     fn control_groups_of_version_2_are_found_beside_those_of_version_1() {
