@@ -4,6 +4,7 @@
 //! with a count. Nothing in here does I/O or reads a clock.
 #![forbid(unsafe_code)]
 
+mod address;
 mod cause;
 mod count;
 mod host;
@@ -23,6 +24,7 @@ mod signal;
 mod standby;
 mod units;
 
+pub use address::is_private;
 pub use cause::{DialError, ResetCode, StreamReset};
 pub use count::ByteCount;
 pub use host::{Host, HostError, HostName};

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hawser_types::{Instant, LinkIndex};
+use hawser_types::{Instant, LinkIndex, is_private};
 use ipnet::IpNet;
 
 use super::{Learnt, Outcome};
@@ -123,7 +123,7 @@ impl Middleboxes {
     fn let_through(&mut self, now: Instant, place: Place) -> Vec<Avoidance> {
         let (link, to) = place;
         let mut over = vec![place];
-        if !to.is_some_and(is_near) {
+        if !to.is_some_and(is_private) {
             let passage = self.passage(link);
             passage.passed = Some(now);
             passage.in_a_row.clear();
@@ -142,7 +142,7 @@ impl Middleboxes {
     fn on_answered_without(&mut self, now: Instant, place: Place, to: IpAddr) -> Vec<Avoidance> {
         let mut found = self.on_fault(now, place, false);
         let passage = self.passage(place.0);
-        if is_near(to) || passage.has_passed(now) {
+        if is_private(to) || passage.has_passed(now) {
             return found;
         }
         passage.in_a_row.insert(network_of(to));
@@ -183,16 +183,6 @@ impl Passage {
     fn has_passed(&self, now: Instant) -> bool {
         self.passed
             .is_some_and(|passed| now.since(passed) < PASSAGE)
-    }
-}
-
-/// Whether an address is none of the internet's.
-///
-/// Source: RFC 1918, RFC 3927, RFC 4193, RFC 4291 §2.5.6.
-fn is_near(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.is_private() || address.is_link_local(),
-        IpAddr::V6(address) => address.is_unique_local() || address.is_unicast_link_local(),
     }
 }
 

@@ -6,11 +6,11 @@ use anyhow::Context as _;
 use hawser_config::{GatewaySource, HostPort};
 use hawser_net::invite::read_reference;
 use hawser_net::links::{Link, usable};
+use hawser_types::is_private;
 
 use super::desktop::Desktop;
 use super::systemd::Systemd;
 use crate::args::{SetupArgs, Whose, YesNo};
-use crate::daemon::gateway::door::is_private;
 use crate::daemon::proxy::session::{is_enrolled, reference};
 use crate::setup::{Setup, Usage};
 

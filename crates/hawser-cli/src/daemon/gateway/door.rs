@@ -17,6 +17,7 @@ use hawser_net::store::{GatewayStore, StateDir};
 use hawser_net::ticks::Ticks;
 use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
+use hawser_types::is_private;
 use tokio::sync::watch;
 
 use super::found::{is_made_for, with_found};
@@ -182,20 +183,9 @@ async fn joining_clients(
 /// The first address, where all are ones of private networks.
 pub(crate) fn all_private(addresses: &[HostPort]) -> Option<&HostPort> {
     // Where a name leads is not known here.
-    let is_private = |it: &HostPort| it.socket_addr().is_some_and(|it| is_private(it.ip()));
-    let is_all = addresses.iter().all(is_private);
+    let is_one = |it: &HostPort| it.socket_addr().is_some_and(|it| is_private(it.ip()));
+    let is_all = addresses.iter().all(is_one);
     addresses.first().filter(|_| is_all)
-}
-
-/// Whether hosts elsewhere can't reach this address.
-pub(crate) fn is_private(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => {
-            let is_shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64;
-            ip.is_private() || ip.is_link_local() || ip.is_loopback() || is_shared
-        }
-        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback(),
-    }
 }
 
 /// Makes an invite and keeps its public half.
