@@ -2,24 +2,15 @@
 //! without I/O stay without it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use anyhow::Result;
+
+use crate::metadata::{Lock, Metadata, Package};
 
 /// Returns which crates of the workspace depend on what they must not.
 pub(crate) fn problems(root: &Path) -> Result<Vec<String>> {
-    let output = crate::process::cargo()
-        // What other systems would link is neither fetched nor judged.
-        .args(["metadata", "--format-version", "1", "--quiet"])
-        .args(["--filter-platform", &host()?])
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cannot start cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata ended with {}", output.status);
-    }
-    let graph = Graph::parse(&output.stdout)?;
+    let graph = Graph(Metadata::read(root, Lock::MayFollow)?);
     let mut problems = graph.order_problems();
     problems.extend(graph.purity_problems());
     for package in graph.members() {
@@ -28,70 +19,15 @@ pub(crate) fn problems(root: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The triple of this machine, as rustc names it.
-fn host() -> Result<String> {
-    let output = std::process::Command::new("rustc").arg("-vV").output();
-    let text = output.context("cannot start rustc")?.stdout;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc does not name its host")?.to_owned())
-}
-
-/// What `cargo metadata` says, as far as it matters here.
-#[derive(Deserialize)]
-struct Graph {
-    packages: Vec<Package>,
-    workspace_members: Vec<String>,
-    resolve: Option<Resolve>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    manifest_path: PathBuf,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    name: String,
-    /// `None` for an ordinary one, else `dev` or `build`.
-    kind: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Edge>,
-}
-
-#[derive(Deserialize)]
-struct Edge {
-    pkg: String,
-    dep_kinds: Vec<EdgeKind>,
-}
-
-#[derive(Deserialize)]
-struct EdgeKind {
-    kind: Option<String>,
-}
+/// The crates and what they depend on.
+struct Graph(Metadata);
 
 impl Graph {
-    fn parse(json: &[u8]) -> Result<Self> {
-        serde_json::from_slice(json).context("cannot read what cargo metadata says")
-    }
-
     /// The crates of the workspace, this program aside.
     fn members(&self) -> impl Iterator<Item = &Package> {
-        self.packages
-            .iter()
-            .filter(|p| self.workspace_members.contains(&p.id) && p.name != "xtask")
+        let is_member = |it: &&Package| self.0.workspace_members.contains(&it.id);
+        let members = self.0.packages.iter().filter(is_member);
+        members.filter(|it| it.name != "xtask")
     }
 
     fn order_problems(&self) -> Vec<String> {
@@ -145,25 +81,23 @@ impl Graph {
     /// The crates that are linked into `root`, each with the crate that brings it.
     fn reached_from(&self, root: &str) -> BTreeMap<&str, &str> {
         let names: BTreeMap<&str, &str> = self
+            .0
             .packages
             .iter()
             .map(|p| (p.id.as_str(), p.name.as_str()))
             .collect();
-        let nodes = self.resolve.iter().flat_map(|r| &r.nodes);
-        let edges: BTreeMap<&str, &[Edge]> =
-            nodes.map(|n| (n.id.as_str(), n.deps.as_slice())).collect();
+        let edges = self.0.linked();
         let mut seen = BTreeSet::from([root]);
         let mut open = vec![root];
         let mut reached = BTreeMap::new();
         while let Some(id) = open.pop() {
-            let linked = edges.get(id).into_iter().copied().flatten();
-            for edge in linked.filter(|e| e.dep_kinds.iter().any(|k| k.kind.is_none())) {
-                let name = names.get(edge.pkg.as_str()).copied().unwrap_or_default();
+            for &linked in edges.get(id).into_iter().flatten() {
+                let name = names.get(linked).copied().unwrap_or_default();
                 reached
                     .entry(name)
                     .or_insert(names.get(id).copied().unwrap_or_default());
-                if seen.insert(&edge.pkg) {
-                    open.push(&edge.pkg);
+                if seen.insert(linked) {
+                    open.push(linked);
                 }
             }
         }
@@ -294,7 +228,7 @@ mod tests {
         let whole = serde_json::json!({
             "packages": packages, "workspace_members": members, "resolve": {"nodes": nodes},
         });
-        Graph::parse(whole.to_string().as_bytes()).unwrap()
+        Graph(Metadata::parse(whole.to_string().as_bytes()).unwrap())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use crate::process::{cargo, said};
+use crate::metadata::{Lock, Metadata, Package};
 
 mod expression;
 
@@ -20,17 +20,9 @@ impl ThirdParties {
     /// Reads them from `cargo metadata`: what `hawser-cli` links on this machine's target, directly
     /// or through other crates.
     pub(crate) fn find(root: &Path) -> Result<Self> {
-        let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        let text = said(
-            cargo()
-                .current_dir(root)
-                .args(["metadata", "--format-version", "1", "--locked"])
-                .args(["--filter-platform", &target]),
-        )?;
-        let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata")?;
-        Ok(Self {
-            crates: metadata.linked()?,
-        })
+        let metadata = Metadata::read(root, Lock::AsItIs)?;
+        let crates = linked(&metadata)?;
+        Ok(Self { crates })
     }
 
     /// The text for packages: each crate with its licence, then each text once, with its crates.
@@ -95,82 +87,31 @@ pub(crate) fn allowed(root: &Path) -> Result<BTreeSet<String>> {
     Ok(deny.licenses.allow)
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-    resolve: Resolve,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    pkg: String,
-    dep_kinds: Vec<Kind>,
-}
-
-#[derive(Deserialize)]
-struct Kind {
-    /// `None` for what is there at run time.
-    kind: Option<String>,
-}
-
-#[derive(Clone, Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    version: String,
-    license: Option<String>,
-    license_file: Option<PathBuf>,
-    /// `None` for crates of the workspace.
-    source: Option<String>,
-    manifest_path: PathBuf,
-}
-
-impl Metadata {
-    /// Everything that the program depends on and that is not of the workspace, in order.
-    fn linked(&self) -> Result<Vec<Package>> {
-        let packages: BTreeMap<_, _> = self.packages.iter().map(|it| (&it.id, it)).collect();
-        let nodes: BTreeMap<_, _> = self.resolve.nodes.iter().map(|it| (&it.id, it)).collect();
-        let program = self.packages.iter().find(|it| it.name == "hawser-cli");
-        let program = program.context("there is no crate hawser-cli")?;
-        let mut seen = BTreeSet::from([&program.id]);
-        let mut next = VecDeque::from([&program.id]);
-        while let Some(id) = next.pop_front() {
-            let node = nodes
-                .get(id)
-                .context("cargo metadata: a crate is missing")?;
-            let linked = node
-                .deps
-                .iter()
-                .filter(|it| it.dep_kinds.iter().any(|it| it.kind.is_none()));
-            for dependency in linked {
-                if seen.insert(&dependency.pkg) {
-                    next.push_back(&dependency.pkg);
-                }
+/// Everything that the program depends on and that is not of the workspace, in order.
+fn linked(metadata: &Metadata) -> Result<Vec<Package>> {
+    let missing = "cargo metadata: a crate is missing";
+    let packages: BTreeMap<_, _> = metadata.packages.iter().map(|it| (&*it.id, it)).collect();
+    let edges = metadata.linked();
+    let program = metadata.packages.iter().find(|it| it.name == "hawser-cli");
+    let program = program.context("there is no crate hawser-cli")?;
+    let mut seen = BTreeSet::from([&*program.id]);
+    let mut next = VecDeque::from([&*program.id]);
+    while let Some(id) = next.pop_front() {
+        for &dependency in edges.get(id).context(missing)? {
+            if seen.insert(dependency) {
+                next.push_back(dependency);
             }
         }
-        let mut linked = Vec::new();
-        for id in seen {
-            let package = packages
-                .get(id)
-                .context("cargo metadata: a crate is missing")?;
-            if package.source.is_some() {
-                linked.push(Package::clone(package));
-            }
-        }
-        linked.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
-        Ok(linked)
     }
+    let mut linked = Vec::new();
+    for id in seen {
+        let package = packages.get(id).context(missing)?;
+        if package.source.is_some() {
+            linked.push(Package::clone(package));
+        }
+    }
+    linked.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
+    Ok(linked)
 }
 
 impl Package {
@@ -262,7 +203,7 @@ mod tests {
             ]},
         });
         let metadata: Metadata = serde_json::from_value(metadata).unwrap();
-        let linked = metadata.linked().unwrap();
+        let linked = linked(&metadata).unwrap();
         let names: Vec<_> = linked.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["bytes", "tokio"]);
     }

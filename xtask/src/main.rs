@@ -11,6 +11,7 @@ mod layers;
 mod leftovers;
 mod licences;
 mod lines;
+mod metadata;
 mod packages;
 mod process;
 mod release;
