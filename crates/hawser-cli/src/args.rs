@@ -6,6 +6,7 @@
 mod directory;
 mod enclosed;
 mod events;
+mod files;
 mod first_run;
 mod front;
 mod kill_switch;
@@ -36,6 +37,7 @@ use shared::{link_name, network, socket_address};
 pub(crate) use directory::{DirectoryArgs, RegistrationArgs};
 pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
+pub(crate) use files::{ReceiveArgs, SendArgs};
 pub(crate) use first_run::{SetupArgs, Undo, Whose, YesNo};
 pub(crate) use front::{DiscoveryArgs, FrontArgs, VouchedArgs, VoucherArgs};
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
@@ -345,32 +347,6 @@ pub(crate) struct UpArgs {
     /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7480
     #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
     pub(crate) web: Option<SocketAddr>,
-}
-
-/// `hawser send`.
-#[derive(Args, Debug)]
-pub(crate) struct SendArgs {
-    /// Files to send
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The invite that `hawser receive` printed, or a file that holds it
-    #[arg(long, value_name = "URL|@FILE")]
-    pub(crate) to: GatewaySource,
-    /// Carry data over tcp, sctp (over UDP where UDP passes) or auto (whichever delivers more)
-    /// [default: auto]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) transport: Option<TransportChoice>,
-}
-
-/// `hawser receive`.
-#[derive(Args, Debug)]
-pub(crate) struct ReceiveArgs {
-    /// Write files into this directory
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: PathBuf,
-    /// Addresses for senders.
-    #[command(flatten)]
-    pub(crate) door: DoorArgs,
 }
 
 /// `hawser invite`.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
 use tokio::time::timeout;
 
+use super::entry_path::EntryPath;
 use super::error::ReceiveError;
-use super::name::FileName;
 use super::wire::{Identity, Offer};
 
 /// The names that are being received into one directory.
@@ -55,9 +55,9 @@ impl Claims {
     /// Claims the offer's name, waiting for a superseded transfer to put its bytes away.
     pub(super) async fn claim(self: &Arc<Self>, offer: &Offer) -> Result<Claim, ReceiveError> {
         let busy = || ReceiveError::Busy {
-            name: offer.name.to_string(),
+            name: offer.path.to_string(),
         };
-        let (place, lock) = self.enter(&offer.name, offer.identity()).ok_or_else(busy)?;
+        let (place, lock) = self.enter(&offer.path, offer.identity()).ok_or_else(busy)?;
         match timeout(HAND_OVER_TIMEOUT, lock.lock_owned()).await {
             Ok(lock) => Ok(Claim { place, lock }),
             Err(_) => Err(busy()),
@@ -66,11 +66,12 @@ impl Claims {
 
     fn enter(
         self: &Arc<Self>,
-        name: &FileName,
+        path: &EntryPath,
         identity: Identity,
     ) -> Option<(ClaimedName, Arc<AsyncMutex<()>>)> {
         // By the part's name: that is the file that two transfers would both write.
-        let name = name.part();
+        let mut name: String = path.folders().iter().map(|it| format!("{it}/")).collect();
+        name.push_str(&path.name().part());
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = slots.next_generation;
         slots.next_generation += 1;
@@ -136,11 +137,12 @@ mod tests {
     use hawser_types::ByteCount;
 
     use super::*;
-    use crate::wire::FileTime;
+    use crate::wire::{FileTime, Kind};
 
     fn offer(name: &str, size: u64) -> Offer {
         Offer {
-            name: FileName::new(name).expect("a good name"),
+            path: EntryPath::new(name).expect("a good name"),
+            kind: Kind::File,
             size: ByteCount::new(size),
             modified: FileTime {
                 seconds: 0,
@@ -183,5 +185,6 @@ mod tests {
             Err(ReceiveError::Busy { .. })
         ));
         assert!(claims.claim(&offer("b", 2)).await.is_ok());
+        assert!(claims.claim(&offer("folder/a", 2)).await.is_ok());
     }
 }

@@ -8,6 +8,7 @@ use hawser_types::ByteCount;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::link_target::LinkError;
 use super::name::NameError;
 use super::wire::{Fault, Refusal};
 
@@ -37,6 +38,17 @@ pub enum SendError {
         /// What is wrong with its name.
         reason: NameError,
     },
+    /// A symbolic link that does not stay within its tree.
+    #[error("{}: {reason}", path.display())]
+    Link {
+        /// Which link.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: LinkError,
+    },
+    /// What a program writes cannot be read.
+    #[error("cannot read the input: {0}")]
+    Input(#[source] io::Error),
     /// Larger than the protocol carries.
     #[error("{} has {size}, more than a transfer carries", path.display())]
     TooLarge {
@@ -102,6 +114,18 @@ pub enum ReceiveError {
         /// The most that is taken.
         limit: ByteCount,
     },
+    /// Something that is no directory, or a symbolic link, stands where a directory is to be.
+    #[error("{} is there already and is not a directory", path.display())]
+    NotADirectory {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Something has the name of an input, whose content is not known beforehand.
+    #[error("{name} exists already")]
+    Occupied {
+        /// Its name.
+        name: String,
+    },
     /// A file of that name with other content is there already.
     #[error("{name} exists already and is different")]
     Exists {
@@ -142,19 +166,23 @@ impl ReceiveError {
     pub fn refusal(&self) -> Option<Refusal> {
         Some(match self {
             Self::Misbehaved(Fault::Version { .. }) => Refusal::Version,
-            Self::Misbehaved(Fault::Name(_)) => Refusal::Name,
+            Self::Misbehaved(Fault::Name(_) | Fault::Link(_)) => Refusal::Name,
             Self::Misbehaved(_) => Refusal::Malformed,
             Self::Stream(_) | Self::CutShort | Self::Silent { .. } => return None,
             Self::TooLarge { .. } | Self::Store(StoreError::FileTooLarge { .. }) => {
                 Refusal::TooLarge
             }
-            Self::Exists { .. } => Refusal::Exists,
+            Self::Exists { .. } | Self::NotADirectory { .. } | Self::Occupied { .. } => {
+                Refusal::Exists
+            }
             Self::Busy { .. } => Refusal::Busy,
             Self::TooManyFiles { .. } => Refusal::TooManyFiles,
             Self::Mismatch { .. } => Refusal::Mismatch,
             Self::SourceChanged => Refusal::SourceChanged,
             Self::Superseded => Refusal::Superseded,
-            Self::Store(StoreError::DiskFull { .. }) => Refusal::DiskFull,
+            Self::Store(StoreError::DiskFull { .. } | StoreError::TooManyEntries { .. }) => {
+                Refusal::DiskFull
+            }
             Self::Store(StoreError::Permission { .. }) => Refusal::Permission,
             Self::Store(StoreError::Io { .. }) => Refusal::Storage,
         })
@@ -174,6 +202,12 @@ pub enum StoreError {
         needed: ByteCount,
         /// How much may still be used.
         available: ByteCount,
+    },
+    /// The file system can hold few more files, whatever their size.
+    #[error("the file system of {} has hardly any files left", directory.display())]
+    TooManyEntries {
+        /// Where the file was to go.
+        directory: PathBuf,
     },
     /// Not allowed, or a read-only file system.
     #[error("not allowed to {action} {}: {source}", path.display())]

@@ -1,11 +1,13 @@
 //! Entry points for fuzzers: bytes in, no panic out.
 
 use std::ops::Range;
+use std::path::{Component, Path};
 
 use bytes::Bytes;
 use hawser_types::{ByteCount, RangeSet};
 
 use super::byte_range::{ByteRange, byte_ranges};
+use super::entry_path::EntryPath;
 use super::layout::{Assembly, Layout};
 use super::name::FileName;
 use super::store::{decode_journal, encode_journal};
@@ -41,10 +43,16 @@ pub fn trailer(data: &[u8]) {
     let _ = Trailer::decode(data);
 }
 
-/// A file name.
+/// A file name, alone and with folders in front.
 pub fn name(data: &[u8]) {
     if let Ok(name) = FileName::from_bytes(data) {
         assert!(!name.as_str().contains('/') && name.as_str() != "..");
+    }
+    if let Ok(path) = EntryPath::from_bytes(data) {
+        let shown = path.to_string();
+        assert_eq!(shown.as_bytes(), data);
+        let stays = |it| matches!(it, Component::Normal(_));
+        assert!(Path::new(&shown).components().all(stays));
     }
 }
 

@@ -8,9 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::claims::Claims;
+use super::entry_path::EntryPath;
 use super::error::{ReceiveError, StoreError};
+use super::made::{MadeDirectories, Offered};
+use super::name::FileName;
 use super::options::{ExistingFile, ReceiveOptions};
-use super::store::{Directory, PartOptions};
+use super::store::{Directory, Entry, PartOptions};
+use super::wire::Offer;
 use super::writer::Pace;
 
 /// A directory to receive into.
@@ -19,6 +23,7 @@ pub(super) struct Inbox {
     pub(super) directory: Directory,
     pub(super) options: ReceiveOptions,
     pub(super) claims: Arc<Claims>,
+    made: MadeDirectories,
     /// One permit for each file that may be received at once.
     files: Arc<Semaphore>,
 }
@@ -30,6 +35,7 @@ impl Inbox {
         Ok(Self {
             directory: Directory::open(directory)?,
             claims: Arc::default(),
+            made: MadeDirectories::default(),
             files: Arc::new(Semaphore::new(files)),
             options,
         })
@@ -45,6 +51,40 @@ impl Inbox {
             .ok_or(ReceiveError::TooManyFiles {
                 limit: self.options.max_files,
             })
+    }
+
+    /// The directory that something goes to, with its folders made where they are missing. Waits
+    /// for the disk.
+    pub(super) fn folder(&self, path: &EntryPath) -> Result<Directory, ReceiveError> {
+        let mut directory = self.directory.again()?;
+        for folder in path.folders() {
+            // Only the user may look into it until its sender tells its permission bits.
+            directory = self.enter(&directory, folder)?.directory;
+        }
+        Ok(directory)
+    }
+
+    /// Makes an offered directory, or finds it. Returns whether it was there before. Waits for the
+    /// disk.
+    pub(super) fn make_directory(&self, offer: &Offer) -> Result<bool, ReceiveError> {
+        let around = self.folder(&offer.path)?;
+        let entry = self.enter(&around, offer.path.name())?;
+        let offered = self.made.offer(&entry.directory);
+        if entry.is_new || offered == Some(Offered::First) {
+            entry.directory.set_mode(offer.mode)?;
+        }
+        if entry.is_new || offered.is_some() {
+            entry.directory.set_time(offer.modified);
+        }
+        Ok(!entry.is_new)
+    }
+
+    fn enter(&self, around: &Directory, name: &FileName) -> Result<Entry, ReceiveError> {
+        let entry = around.enter(name, NEW_FOLDER_MODE)?;
+        if entry.is_new {
+            self.made.insert(&entry.directory);
+        }
+        Ok(entry)
     }
 
     pub(super) fn part_options(&self) -> PartOptions {
@@ -68,4 +108,6 @@ impl Inbox {
     }
 }
 
+/// Permission bits of a directory while it is being filled.
+const NEW_FOLDER_MODE: u32 = 0o700;
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,5 +1,8 @@
 //! One stream that brings a file to a [`Receiver`](super::Receiver).
 
+mod bare;
+mod input;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,20 +15,24 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::byte_range::{ByteRange, byte_ranges, coalesce};
+use super::claims::Claim;
 use super::compare::hash_whole;
 use super::content::{BlockGrid, FileHash};
+use super::entry_kind::EntryKind;
 use super::error::ReceiveError;
 use super::inbox::Inbox;
 use super::layout::{Assembly, Layout, Piece};
 use super::progress::{Phase, Progress, Update};
-use super::store::{Existing, Part};
+use super::store::{Directory, Existing, Part, PartOptions};
 use super::transport::UnorderedRead;
-use super::wire::{Answer, Fault, MAX_OFFER_BYTES, MAX_WANTED_RANGES, Offer, Trailer};
+use super::wire::{Answer, Fault, Kind, MAX_OFFER_BYTES, MAX_WANTED_RANGES, Offer, Trailer};
 use super::writer::{Checked, Writer};
 
 /// A file that is complete under its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
+    /// What it is.
+    pub kind: EntryKind,
     /// Path of the file.
     pub path: PathBuf,
     /// Size of the file.
@@ -89,30 +96,35 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                 limit: shared.options.max_file_size,
             });
         }
-        self.progress.begin(&offer.name, offer.size);
+        let total = (offer.kind != Kind::Input).then_some(offer.size);
+        self.progress.begin(&offer.path, total);
         self.idle += Duration::from_secs(offer.size.as_u64() / SLOWEST_READ_PER_SECOND);
         let claim = shared.claims.claim(&offer).await?;
         self.superseded = claim.superseded();
         let _place = self.inbox.admit().await?;
-        if let Some(hash) = self.already_there(&offer).await? {
-            shared.directory.clean(&offer.name);
-            return Ok(self.received(&offer, true, hash));
+        match offer.kind {
+            Kind::File => self.file(&offer, claim).await,
+            Kind::Input => self.input(&offer, claim).await,
+            Kind::Directory | Kind::Link(_) => self.bare(&offer, claim).await,
         }
-        let (directory, options) = (shared.directory.clone(), self.inbox.part_options());
-        let about = offer.clone();
-        // The claim goes along: it must outlive the work even where this future is dropped.
-        let (part, claim) = blocking(move || {
-            let part = Part::open(&directory, &about, options);
-            (part, claim)
-        })
-        .await?;
-        let part = part?;
+    }
+
+    /// Receives a file whose size is known.
+    async fn file(&mut self, offer: &Offer, claim: Claim) -> Result<Received, ReceiveError> {
+        let (inbox, about) = (Arc::clone(self.inbox), offer.clone());
+        let directory = blocking(move || inbox.folder(&about.path)).await??;
+        if let Some(hash) = self.already_there(offer, &directory).await? {
+            directory.clean(offer.path.name());
+            return Ok(self.received(offer, true, hash));
+        }
+        let options = self.inbox.part_options();
+        let (part, claim) = open_part(&directory, offer, options, claim).await?;
         let missing = byte_ranges(part.held().gaps(offer.size.as_u64())).collect();
         let mut writer = Writer::start(part, self.inbox.pace(), claim);
-        match self.rounds(&offer, &mut writer, missing).await {
+        match self.rounds(offer, &mut writer, missing).await {
             Ok(hash) => {
                 writer.close().await?;
-                Ok(self.received(&offer, false, hash))
+                Ok(self.received(offer, false, hash))
             }
             Err(error) => {
                 if matches!(
@@ -147,9 +159,12 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
     }
 
     /// Deals with a file that has the name already: `Some` where it is the same one.
-    async fn already_there(&mut self, offer: &Offer) -> Result<Option<FileHash>, ReceiveError> {
-        let directory = self.inbox.directory.clone();
-        let about = offer.clone();
+    async fn already_there(
+        &mut self,
+        offer: &Offer,
+        directory: &Directory,
+    ) -> Result<Option<FileHash>, ReceiveError> {
+        let (directory, about) = (directory.clone(), offer.clone());
         let file = match blocking(move || directory.existing(&about)).await?? {
             Existing::Nothing => return Ok(None),
             Existing::Different => None,
@@ -172,7 +187,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
             return Ok(None);
         }
         Err(ReceiveError::Exists {
-            name: offer.name.to_string(),
+            name: offer.path.to_string(),
         })
     }
 
@@ -203,7 +218,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                 Some(Checked::Stored(hash)) => return Ok(hash),
                 Some(Checked::Wrong(ranges)) => {
                     tracing::warn!(
-                        name = %offer.name,
+                        name = %offer.path,
                         blocks = ranges.len(),
                         "parts of the file do not match the checksum and are asked for again"
                     );
@@ -281,6 +296,15 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         &mut self,
         writer: Option<&mut Writer>,
     ) -> Result<(u64, Bytes), ReceiveError> {
+        let next = self.next_chunk_or_end(writer).await?;
+        next.ok_or(ReceiveError::CutShort)
+    }
+
+    /// The next chunk, or `None` at the end of the stream.
+    async fn next_chunk_or_end(
+        &mut self,
+        writer: Option<&mut Writer>,
+    ) -> Result<Option<(u64, Bytes)>, ReceiveError> {
         let failure = async {
             match writer {
                 Some(writer) => writer.failure().await,
@@ -292,8 +316,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
             error = failure => Err(error),
             () = self.superseded.notified() => Err(ReceiveError::Superseded),
             chunk = timeout(self.idle, self.reader.read_chunk()) => match chunk {
-                Ok(Ok(Some(chunk))) => Ok(chunk),
-                Ok(Ok(None)) => Err(ReceiveError::CutShort),
+                Ok(Ok(chunk)) => Ok(chunk),
                 Ok(Err(error)) => Err(ReceiveError::Stream(error)),
                 Err(_) => Err(ReceiveError::Silent { after: self.idle }),
             },
@@ -350,13 +373,28 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
     fn received(&self, offer: &Offer, already_there: bool, hash: FileHash) -> Received {
         self.show(Phase::Finished, offer.size.as_u64(), offer);
         Received {
-            path: self.inbox.directory.final_path(&offer.name),
+            kind: EntryKind::of(&offer.kind),
+            path: self.inbox.directory.path_of(&offer.path.to_string()),
             size: offer.size,
             transferred: ByteCount::new(self.transferred),
             already_there,
             hash,
         }
     }
+}
+
+/// Opens the unfinished file. The claim goes along: it must outlive the work even where the future
+/// is dropped.
+async fn open_part(
+    directory: &Directory,
+    offer: &Offer,
+    options: PartOptions,
+    claim: Claim,
+) -> Result<(Part, Claim), ReceiveError> {
+    let (directory, offer) = (directory.clone(), offer.clone());
+    let opened = blocking(move || (Part::open(&directory, &offer, options), claim));
+    let (part, claim) = opened.await?;
+    Ok((part?, claim))
 }
 
 /// Runs something that may wait for the disk.

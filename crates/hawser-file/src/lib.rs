@@ -2,7 +2,8 @@
 //! whatever order they come.
 //!
 //! [`send_file`] sends a file over a stream that the caller opened, and [`Receiver`] takes what
-//! such a stream brings into one directory. A transfer that was cut goes on where it stopped: both
+//! such a stream brings into one directory. [`Tree`] lists what a directory has, and [`send_entry`]
+//! sends each of that, over a stream of its own; [`send_input`] sends what a program writes. A transfer that was cut goes on where it stopped: both
 //! ends do the same again, over a new stream. A file gets its name only when all of it is on disk
 //! and matches its BLAKE3 checksum.
 //!
@@ -15,12 +16,16 @@ mod byte_range;
 mod claims;
 mod compare;
 mod content;
+mod entry_kind;
+mod entry_path;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inbox;
 mod incoming;
 mod layout;
+mod link_target;
+mod made;
 mod name;
 mod options;
 mod progress;
@@ -31,16 +36,21 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod tree;
 mod wire;
 mod writer;
 
 pub use content::FileHash;
+pub use entry_kind::EntryKind;
+pub use entry_path::EntryPath;
 pub use error::{ReceiveError, SendError, StoreError};
 pub use incoming::Received;
+pub use link_target::LinkError;
 pub use name::{FileName, NameError};
 pub use options::{ExistingFile, ReceiveOptions};
 pub use progress::{NoProgress, Phase, Progress, Update};
 pub use receive::Receiver;
-pub use send::{SendOptions, Sent, send_file};
+pub use send::{SendOptions, Sent, send_entry, send_file, send_input};
 pub use transport::UnorderedRead;
+pub use tree::{SkipReason, Skipped, Tree, TreeEntry, TreeError};
 pub use wire::{Fault, Refusal};

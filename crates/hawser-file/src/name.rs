@@ -115,6 +115,21 @@ pub enum NameError {
     /// Not UTF-8.
     #[error("the file name is not UTF-8")]
     NotUtf8,
+    /// A path that begins with `/`.
+    #[error("the path begins with /")]
+    Absolute,
+    /// More bytes than a path may have.
+    #[error("the path has {bytes} bytes, more than {MAX_PATH_BYTES}")]
+    PathTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// More folders in each other than a path may have.
+    #[error("the path has {depth} components, more than {MAX_DEPTH}")]
+    TooDeep {
+        /// How many it has.
+        depth: usize,
+    },
     /// A name that Hawser gives to unfinished files.
     #[error("the file name is one that hawser uses for unfinished files")]
     Reserved,
@@ -122,6 +137,11 @@ pub enum NameError {
 
 /// What Linux file systems take for one component.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
+/// The longest path of several names: with the receiver's directory in front of it, Linux takes
+/// little more.
+pub(crate) const MAX_PATH_BYTES: usize = 3072;
+/// The most names of a path.
+pub(crate) const MAX_DEPTH: usize = 64;
 
 const PART_SUFFIX: &str = ".hawser-part";
 const JOURNAL_SUFFIX: &str = ".hawser-journal";

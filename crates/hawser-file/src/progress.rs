@@ -4,15 +4,17 @@ use std::fmt;
 
 use hawser_types::ByteCount;
 
-use super::name::FileName;
+use super::entry_path::EntryPath;
 
 /// Watches one transfer, to draw a bar or to log it.
 ///
 /// Called from the task of the transfer, often: it should return at once.
 pub trait Progress: Send + Sync {
     /// The file is known now. At the receiver this is the first moment its name is.
-    fn begin(&self, name: &FileName, total: ByteCount) {
-        let _ = (name, total);
+    ///
+    /// `total` is `None` where the size is known at the end only.
+    fn begin(&self, path: &EntryPath, total: Option<ByteCount>) {
+        let _ = (path, total);
     }
 
     /// The transfer moved on.
@@ -40,7 +42,7 @@ pub struct Update {
     pub phase: Phase,
     /// Bytes of the file that this phase is done with, those that were there before included.
     pub done: ByteCount,
-    /// The file's size.
+    /// The file's size, or `done` where it is not known yet.
     pub total: ByteCount,
 }
 

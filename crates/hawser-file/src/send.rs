@@ -1,5 +1,8 @@
 //! The sending end.
 
+mod bare;
+mod input;
+
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -11,16 +14,19 @@ use tokio::time::timeout;
 
 use super::byte_range::ByteRange;
 use super::content::FileHash;
+use super::entry_kind::EntryKind;
+use super::entry_path::EntryPath;
 use super::error::SendError;
 use super::progress::{Phase, Progress, Update};
-use super::source::{Reading, Source, read_ahead};
-use super::wire::{Answer, Fault, Trailer};
+use super::source::{FollowLinks, Reading, Source, read_ahead};
+use super::tree::TreeEntry;
+use super::wire::{Answer, Fault, Offer, Trailer};
 
 /// How a file is sent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SendOptions {
-    /// Its name at the receiver; the last component of its path where this is `None`.
-    pub name: Option<String>,
+    /// Its path at the receiver; the last component of its path here where this is `None`.
+    pub name: Option<EntryPath>,
 }
 
 /// A file that the receiver has, complete and under its name.
@@ -49,23 +55,75 @@ pub async fn send_file<S>(
 where
     S: AsyncRead + AsyncWrite + Send,
 {
-    let (path, name) = (path.to_owned(), options.name.clone());
-    let source = blocking(move || Source::open(&path, name.as_deref())).await??;
-    let size = source.offer().size;
-    progress.begin(&source.offer().name, size);
-    let (reader, writer) = split(stream);
-    let mut outgoing = Outgoing {
-        writer,
-        answers: Answers {
-            reader,
-            buffer: BytesMut::new(),
-            size,
-        },
+    send_source(
+        stream,
+        path,
+        options.name.as_ref(),
+        FollowLinks::Yes,
         progress,
-        size,
-        transferred: 0,
-    };
-    outgoing.run(source).await
+    )
+    .await
+}
+
+/// Sends what a tree has under one name.
+///
+/// Goes on where an earlier transfer of a file was cut; see [`send_file`].
+pub async fn send_entry<S>(
+    stream: S,
+    entry: &TreeEntry,
+    progress: &dyn Progress,
+) -> Result<Sent, SendError>
+where
+    S: AsyncRead + AsyncWrite + Send,
+{
+    match entry.kind {
+        EntryKind::File => {
+            let (path, place) = (&entry.source, Some(&entry.path));
+            send_source(stream, path, place, FollowLinks::No, progress).await
+        }
+        EntryKind::Directory | EntryKind::Link => {
+            let entry = entry.clone();
+            let offer = blocking(move || entry.bare_offer()).await??;
+            Outgoing::new(stream, offer.size, progress)
+                .bare(&offer)
+                .await
+        }
+    }
+}
+
+/// Sends what a program writes, to its end, as a file.
+///
+/// Reads `input` in a thread of its own, once the receiver wants it. Returns when the receiver has
+/// confirmed the checksum. What was cut cannot be resumed, since the input cannot be read again.
+pub async fn send_input<S>(
+    stream: S,
+    input: impl io::Read + Send + 'static,
+    path: &EntryPath,
+    progress: &dyn Progress,
+) -> Result<Sent, SendError>
+where
+    S: AsyncRead + AsyncWrite + Send,
+{
+    Outgoing::new(stream, ByteCount::ZERO, progress)
+        .input(path, input)
+        .await
+}
+
+async fn send_source<S>(
+    stream: S,
+    path: &Path,
+    place: Option<&EntryPath>,
+    follow: FollowLinks,
+    progress: &dyn Progress,
+) -> Result<Sent, SendError>
+where
+    S: AsyncRead + AsyncWrite + Send,
+{
+    let (path, place) = (path.to_owned(), place.cloned());
+    let source = blocking(move || Source::open(&path, place.as_ref(), follow)).await??;
+    let size = source.offer().size;
+    progress.begin(&source.offer().path, Some(size));
+    Outgoing::new(stream, size, progress).run(source).await
 }
 
 /// One stream that takes a file.
@@ -77,12 +135,24 @@ struct Outgoing<'a, S> {
     transferred: u64,
 }
 
-impl<S: AsyncRead + AsyncWrite + Send> Outgoing<'_, S> {
+impl<'a, S: AsyncRead + AsyncWrite + Send> Outgoing<'a, S> {
+    fn new(stream: S, size: ByteCount, progress: &'a dyn Progress) -> Self {
+        let (reader, writer) = split(stream);
+        Self {
+            writer,
+            answers: Answers {
+                reader,
+                buffer: BytesMut::new(),
+                size,
+            },
+            progress,
+            size,
+            transferred: 0,
+        }
+    }
+
     async fn run(&mut self, mut source: Source) -> Result<Sent, SendError> {
-        self.show(Phase::Waiting, 0);
-        let offer = source.offer().encode();
-        self.write(&offer).await?;
-        self.flush().await?;
+        self.offer(source.offer()).await?;
         let mut rounds = 0;
         loop {
             match self.answers.next().await? {
@@ -98,24 +168,42 @@ impl<S: AsyncRead + AsyncWrite + Send> Outgoing<'_, S> {
                     hash,
                 } => {
                     let ours = source.hashes();
-                    if ours.and_then(|blocks| source.grid().root(&blocks)) != Some(hash) {
-                        return Err(Fault::Verdict.into());
-                    }
-                    // The file is safe; how the stream ends does not matter any more.
-                    let _ = timeout(LINGER, self.writer.shutdown()).await;
-                    self.show(Phase::Finished, self.size.as_u64());
-                    return Ok(Sent {
-                        size: self.size,
-                        transferred: ByteCount::new(self.transferred),
-                        already_there,
-                        hash,
-                    });
+                    let ours = ours.and_then(|blocks| source.grid().root(&blocks));
+                    return self.finished(already_there, hash, ours).await;
                 }
                 Answer::Refused { refusal, detail } => {
                     return Err(SendError::Refused { refusal, detail });
                 }
             }
         }
+    }
+
+    /// Says what there is.
+    async fn offer(&mut self, offer: &Offer) -> Result<(), SendError> {
+        self.show(Phase::Waiting, 0);
+        self.write(&offer.encode()).await?;
+        self.flush().await
+    }
+
+    /// Ends the transfer with the receiver's verdict, if that names our own hash.
+    async fn finished(
+        &mut self,
+        already_there: bool,
+        hash: FileHash,
+        ours: Option<FileHash>,
+    ) -> Result<Sent, SendError> {
+        if ours != Some(hash) {
+            return Err(Fault::Verdict.into());
+        }
+        // The file is safe; how the stream ends does not matter any more.
+        let _ = timeout(LINGER, self.writer.shutdown()).await;
+        self.show(Phase::Finished, self.size.as_u64());
+        Ok(Sent {
+            size: self.size,
+            transferred: ByteCount::new(self.transferred),
+            already_there,
+            hash,
+        })
     }
 
     /// Sends the wanted ranges and the hashes of all blocks.

@@ -2,7 +2,6 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc as blocking;
@@ -13,9 +12,9 @@ use tokio::sync::mpsc;
 
 use super::byte_range::ByteRange;
 use super::content::{BlockGrid, BlockHash, BlockHasher, HASH_BUFFER_BYTES, guard, read_through};
+use super::entry_path::EntryPath;
 use super::error::SendError;
-use super::name::{FileName, NameError};
-use super::wire::{FileTime, MAX_FILE_BYTES, Offer};
+use super::wire::{FileTime, Kind, MAX_FILE_BYTES, Offer};
 
 /// A file to be sent, in the state in which it was offered.
 #[derive(Debug)]
@@ -26,6 +25,15 @@ pub(super) struct Source {
     grid: BlockGrid,
     hashes: Vec<Option<BlockHash>>,
     scratch: Vec<u8>,
+}
+
+/// Whether a symbolic link stands for what it points at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FollowLinks {
+    /// Where the user named it.
+    Yes,
+    /// Where it was found in a directory.
+    No,
 }
 
 /// What the reading thread reports, in order.
@@ -51,7 +59,13 @@ pub(super) struct Outlet {
 
 impl Source {
     /// Opens a file and looks at both ends of it. Waits for the disk.
-    pub(super) fn open(path: &Path, name: Option<&str>) -> Result<Self, SendError> {
+    ///
+    /// `place` is its path at the receiver, its name alone where that is missing.
+    pub(super) fn open(
+        path: &Path,
+        place: Option<&EntryPath>,
+        follow: FollowLinks,
+    ) -> Result<Self, SendError> {
         let open = |source| SendError::Open {
             path: path.to_owned(),
             source,
@@ -60,10 +74,14 @@ impl Source {
             path: path.to_owned(),
             source,
         };
+        let flags = match follow {
+            FollowLinks::Yes => OFlags::NONBLOCK,
+            FollowLinks::No => OFlags::NONBLOCK | OFlags::NOFOLLOW,
+        };
         let file = File::options()
             .read(true)
             // A pipe without a writer would hold us here.
-            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .custom_flags(flags.bits() as i32)
             .open(path)
             .map_err(open)?;
         let metadata = file.metadata().map_err(open)?;
@@ -79,14 +97,18 @@ impl Source {
                 size: ByteCount::new(size),
             });
         }
-        let name = file_name(path, name).map_err(|reason| SendError::Name {
-            path: path.to_owned(),
-            reason,
-        })?;
+        let place = match place {
+            Some(place) => place.clone(),
+            None => EntryPath::name_of(path).map_err(|reason| SendError::Name {
+                path: path.to_owned(),
+                reason,
+            })?,
+        };
         // Only a hint, to have the kernel read further ahead.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
         let offer = Offer {
-            name,
+            path: place,
+            kind: Kind::File,
             size: ByteCount::new(size),
             modified: modified(&metadata),
             mode: metadata.mode() & 0o7777,
@@ -269,16 +291,8 @@ pub(super) fn read_ahead() -> (ReadAhead, Outlet) {
     (ReadAhead { full, used }, outlet)
 }
 
-/// The name to offer: the one given, else the last component of the path.
-fn file_name(path: &Path, name: Option<&str>) -> Result<FileName, NameError> {
-    match (name, path.file_name()) {
-        (Some(name), _) => FileName::new(name),
-        (None, Some(name)) => FileName::from_bytes(name.as_bytes()),
-        (None, None) => Err(NameError::Directory),
-    }
-}
-
-fn modified(metadata: &Metadata) -> FileTime {
+/// When a file was changed last.
+pub(super) fn modified(metadata: &Metadata) -> FileTime {
     FileTime {
         seconds: metadata.mtime(),
         // Below 10⁹ on every file system that keeps its promises.

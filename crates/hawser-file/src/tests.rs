@@ -1,9 +1,11 @@
 mod crash;
 mod disk;
 mod hostile;
+mod input;
 mod link;
 mod resume;
 mod transfer;
+mod tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ pub(super) use answer::Answer;
 pub use answer::Refusal;
 pub use fault::Fault;
 pub(super) use limits::{MAX_FILE_BYTES, MAX_OFFER_BYTES, MAX_WANTED_RANGES};
-pub(super) use offer::{FileTime, Identity, Offer};
+pub(super) use offer::{FileTime, Identity, Kind, Offer};
 pub(super) use trailer::Trailer;
 
 /// Reads fields from the front of a slice.
@@ -50,5 +50,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The version of the protocol that is spoken here.
-const VERSION: u8 = 1;
+/// The first version, which knows plain files without folders only.
+const OLDEST_VERSION: u8 = 1;
+/// The version that knows paths, directories, symbolic links, and input of unknown length.
+const NEWEST_VERSION: u8 = 2;

@@ -259,7 +259,7 @@ impl Worker {
         if !matches!(committed, Err(ReceiveError::Exists { .. })) {
             self.checkpoints.abandon();
         }
-        committed.map(drop)
+        committed
     }
 
     /// Wrong bytes leave the journal at once: a crash must not bring them back.

@@ -1,9 +1,10 @@
 //! Progress of transfers: bars on a terminal, a line for each file elsewhere.
 
 use std::io::{IsTerminal as _, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hawser_file::{FileName, Phase, Progress, Update};
+use hawser_file::{EntryPath, Phase, Progress, Update};
 use hawser_types::{ByteCount, Rate};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -27,11 +28,28 @@ impl Board {
 
     /// A place for one file, which goes when it is dropped.
     pub(crate) fn place(&self) -> FileBar {
-        let bar = match &self.bars {
-            Some(bars) => bars.add(ProgressBar::new(0).with_style(style())),
-            None => ProgressBar::hidden(),
+        FileBar { bar: self.bar() }
+    }
+
+    /// A place for a directory with this many files of this size in all.
+    pub(crate) fn tree(&self, name: String, files: usize, size: ByteCount) -> TreeBar {
+        let bar = self.bar();
+        bar.set_length(size.as_u64());
+        let tree = TreeBar {
+            bar,
+            name,
+            files,
+            finished: AtomicU64::new(0),
         };
-        FileBar { bar }
+        tree.show();
+        tree
+    }
+
+    fn bar(&self) -> ProgressBar {
+        match &self.bars {
+            Some(bars) => bars.add(ProgressBar::new(0).with_style(style(TEMPLATE))),
+            None => ProgressBar::hidden(),
+        }
     }
 
     /// A line on standard output, above the bars.
@@ -53,27 +71,37 @@ impl Board {
     }
 }
 
+/// Display of one file's transfer.
+pub(crate) trait Place: Progress {
+    /// Says what is waited for.
+    fn note(&self, text: &str);
+
+    /// Returns the bytes of the file that are done.
+    fn done(&self) -> u64;
+}
+
 /// The bar of one file.
 pub(crate) struct FileBar {
     bar: ProgressBar,
 }
 
-impl FileBar {
-    /// Says what is waited for.
-    pub(crate) fn note(&self, text: &str) {
+impl Place for FileBar {
+    fn note(&self, text: &str) {
         self.bar.set_prefix(printable(text));
     }
 
-    /// Returns the bytes of the file that are done.
-    pub(crate) fn done(&self) -> u64 {
+    fn done(&self) -> u64 {
         self.bar.position()
     }
 }
 
 impl Progress for FileBar {
-    fn begin(&self, name: &FileName, total: ByteCount) {
-        self.bar.set_message(printable(name.as_str()));
-        self.bar.set_length(total.as_u64());
+    fn begin(&self, path: &EntryPath, total: Option<ByteCount>) {
+        self.bar.set_message(printable(&path.to_string()));
+        match total {
+            Some(total) => self.bar.set_length(total.as_u64()),
+            None => self.bar.set_style(style(ENDLESS_TEMPLATE)),
+        }
     }
 
     fn update(&self, update: Update) {
@@ -99,14 +127,81 @@ impl Drop for FileBar {
     }
 }
 
+/// The one bar of a whole directory.
+pub(crate) struct TreeBar {
+    bar: ProgressBar,
+    name: String,
+    files: usize,
+    finished: AtomicU64,
+}
+
+impl TreeBar {
+    /// A place for one thing in the directory.
+    pub(crate) fn place(&self) -> EntryBar<'_> {
+        let done = AtomicU64::new(0);
+        EntryBar { tree: self, done }
+    }
+
+    /// Counts a file that is through.
+    pub(crate) fn count(&self) {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        self.show();
+    }
+
+    fn show(&self) {
+        let (finished, files) = (self.finished.load(Ordering::Relaxed), self.files);
+        let text = format!("{}: {finished} of {files} files", self.name);
+        self.bar.set_message(printable(&text));
+    }
+}
+
+impl Drop for TreeBar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The part that one file has in the bar of its directory.
+pub(crate) struct EntryBar<'a> {
+    tree: &'a TreeBar,
+    done: AtomicU64,
+}
+
+impl Place for EntryBar<'_> {
+    fn note(&self, text: &str) {
+        self.tree.bar.set_prefix(printable(text));
+    }
+
+    fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+impl Progress for EntryBar<'_> {
+    fn update(&self, update: Update) {
+        if !matches!(update.phase, Phase::Transferring | Phase::Finished) {
+            return;
+        }
+        let now = update.done.as_u64();
+        let before = self.done.swap(now, Ordering::Relaxed);
+        let bar = &self.tree.bar;
+        bar.set_prefix("");
+        match now.checked_sub(before) {
+            Some(more) => bar.inc(more),
+            // Wrong bytes are sent again.
+            None => bar.dec(before - now),
+        }
+    }
+}
+
 /// A count and how fast it went: `12.00 MB in 1.2 s, 80.0 Mbit/s`.
 pub(crate) fn amount(bytes: ByteCount, time: Duration) -> String {
     let rate = Rate::over(bytes, time.max(Duration::from_millis(1)));
     format!("{bytes} in {:.1} s, {rate}", time.as_secs_f64())
 }
 
-fn style() -> ProgressStyle {
-    ProgressStyle::with_template(TEMPLATE)
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
 }
@@ -118,4 +213,7 @@ fn printable(text: &str) -> String {
 
 const TEMPLATE: &str =
     "{wide_msg} [{bar:20}] {decimal_bytes:>9} {decimal_bytes_per_sec:>12} {eta:>4} {prefix}";
+/// Where the end is not known.
+const ENDLESS_TEMPLATE: &str =
+    "{wide_msg} {decimal_bytes:>9} {decimal_bytes_per_sec:>12} {elapsed:>4} {prefix}";
 const BAR_HZ: u8 = 4;

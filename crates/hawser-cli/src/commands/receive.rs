@@ -7,7 +7,9 @@ use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use hawser_config::DirectoryConfig;
 use hawser_control::Role;
-use hawser_file::{ReceiveError, ReceiveOptions, Received, Receiver, UnorderedRead};
+use hawser_file::{
+    EntryKind, ExistingFile, ReceiveError, ReceiveOptions, Received, Receiver, UnorderedRead,
+};
 use hawser_front::bonded::{Bonded, Purpose, UnorderedReader};
 use hawser_front::gateway::IncomingStream as _;
 use hawser_front::transport::DialError;
@@ -27,7 +29,14 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         "{} is not a directory",
         directory.display()
     );
-    let receiver = Receiver::new(directory, ReceiveOptions::default())
+    let options = ReceiveOptions {
+        existing: match args.replace {
+            true => ExistingFile::Replace,
+            false => ExistingFile::Refuse,
+        },
+        ..ReceiveOptions::default()
+    };
+    let receiver = Receiver::new(directory, options)
         .with_context(|| format!("can't receive into {}", directory.display()))?;
     let mut config = setup.config.serve.clone();
     args.door.apply_to(&mut config);
@@ -41,7 +50,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         config: &config,
         role: Role::Receiver,
         invite_file: args.door.invite_file.as_deref(),
-        command: "hawser send FILE --to INVITE",
+        command: "hawser send FILE|DIR --to INVITE",
         relay: None,
         packets: None,
         meeting: None,
@@ -76,6 +85,11 @@ async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
     let result = receiver.receive(Chunks(reader), writer, &place).await;
     drop(place);
     match result {
+        // Files are what is told of a directory.
+        Ok(received) if received.kind != EntryKind::File => {
+            let path = received.path.display();
+            tracing::debug!(%path, kind = ?received.kind, "received");
+        }
         Ok(received) => {
             // A reader of the output that has gone is no reason to stop receiving.
             let _ = board.say(&told(&received, begun));

@@ -1,30 +1,37 @@
-//! `hawser send`: files to a waiting `hawser receive`, over every link.
+//! `hawser send`: files, directories and standard input to a waiting `hawser receive`, over every
+//! link.
+
+mod courier;
+mod directory;
+mod item;
+mod outcome;
 
 use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use futures_util::StreamExt as _;
-use hawser_file::{Refusal, SendError, SendOptions, Sent, send_file};
-use hawser_front::bonded::{Bonded, Purpose};
+use hawser_file::{EntryKind, EntryPath, Sent};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::links::LinkMonitor;
-use hawser_net::stream::ResetByPeer;
 use hawser_types::ByteCount;
 
 use crate::args::SendArgs;
-use crate::commands::board::{Board, FileBar, amount};
+use crate::commands::board::{Board, amount};
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::Target;
-use crate::setup::{Setup, asked_to_end, substate};
+use crate::setup::{Setup, asked_to_end, show_json, substate};
+use courier::{Courier, Parcel};
+use item::{Item, items};
+use outcome::{Outcome, named};
 
 /// Sends every file; fails when any of them could not be sent.
 pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
     let setup = &setup.with_transport(args.transport);
-    check_files(&args.files)?;
+    let items = items(args)?;
+    let has_input = items.iter().any(|it| matches!(it, Item::Input { .. }));
     // Else the receiver would become the gateway that `hawser up` uses next.
     let state = substate(&setup.state, "send")?;
     let (_monitor, links) = LinkMonitor::start()
@@ -40,7 +47,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
             let client = Arc::new(client?);
             let keeping = rules.keep(&client, &links);
             let outcome = tokio::select! {
-                outcome = send_all(&client, &args.files) => Some(outcome),
+                outcome = send_all(&client, items, args.json) => Some(outcome),
                 () = asked_to_end() => None,
             };
             (outcome, client, keeping)
@@ -52,25 +59,8 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
     client.close(FAREWELL).await;
     match outcome {
         Some(outcome) => outcome,
+        None if has_input => bail!("interrupted; {NO_RESUMING}"),
         None => bail!("interrupted; run the same command again to resume"),
-    }
-}
-
-/// Refuses before anything is sent where nothing can be.
-fn check_files(files: &[PathBuf]) -> anyhow::Result<()> {
-    let check = |path: &PathBuf| match path.metadata() {
-        Err(error) => Err(format!("{}: {error}", path.display())),
-        Ok(found) if found.is_dir() => Err(format!(
-            "{} is a directory; name the files in it",
-            path.display()
-        )),
-        Ok(_) => Ok(()),
-    };
-    let problems: Vec<String> = files.iter().filter_map(|it| check(it).err()).collect();
-    match problems.len() == files.len() {
-        true => bail!("{}", problems.join("; ")),
-        // The others are sent, and these told of.
-        false => Ok(()),
     }
 }
 
@@ -91,145 +81,121 @@ async fn connect(
     Ok(client)
 }
 
-async fn send_all(client: &Arc<Client>, files: &[PathBuf]) -> anyhow::Result<()> {
+/// Sends all of it, several things at the same time; fails when any of them could not be sent.
+async fn send_all(client: &Arc<Client>, items: Vec<Item>, json: bool) -> anyhow::Result<()> {
     let (board, begun) = (Board::new(), Instant::now());
-    let mut failed = 0;
-    let mut names = BTreeSet::new();
-    let mut due = Vec::new();
-    for path in files {
-        // What has no name at all is for the transfer to complain about.
-        if path.file_name().is_none_or(|name| names.insert(name)) {
-            due.push(path);
-        } else {
-            failed += 1;
-            let name = path.display();
-            board.complain(&format!("{name}: another file of this name is being sent"));
+    let courier = Courier::new(Arc::clone(client));
+    let (due, mut outcomes) = without_namesakes(items, &board);
+    let many = due.len() + outcomes.len() > 1;
+    let sent = due.iter().map(|item| send_item(&courier, &board, item));
+    let mut sent = futures_util::stream::iter(sent).buffer_unordered(AT_ONCE);
+    while let Some((outcome, line)) = sent.next().await {
+        if let Some(line) = line.filter(|_| !json) {
+            board.say(&line)?;
         }
+        outcomes.push(outcome);
     }
-    let transfers = due.into_iter().map(|path| {
-        let board = board.clone();
-        async move { (path, send_one(client, path, &board).await) }
-    });
-    let mut transfers = futures_util::stream::iter(transfers).buffer_unordered(AT_ONCE);
-    let (mut sent, mut transferred) = (0, ByteCount::ZERO);
-    while let Some((path, result)) = transfers.next().await {
-        match result {
-            Ok((file, time)) => {
-                sent += 1;
-                transferred = ByteCount::new(transferred.as_u64() + file.transferred.as_u64());
-                board.say(&told(path, &file, time))?;
-            }
-            Err(error) => {
-                failed += 1;
-                // The transfer's own errors name the file where they are about it.
-                let (name, error) = (path.display().to_string(), error.to_string());
-                board.complain(&match error.contains(&name) {
-                    true => error,
-                    false => format!("{name}: {error}"),
-                });
-            }
-        }
+    let missing: usize = outcomes.iter().map(Outcome::missing).sum();
+    let total: usize = outcomes.iter().map(Outcome::total).sum();
+    if json {
+        show_json(&serde_json::json!({ "sent": outcomes }))?;
+    } else if many {
+        let transferred = outcomes.iter().map(|it| it.transferred().as_u64()).sum();
+        let amount = amount(ByteCount::new(transferred), begun.elapsed());
+        let there = total - missing;
+        board.say(&format!("{there} of {total} files sent: {amount}"))?;
     }
-    if files.len() > 1 {
-        let amount = amount(transferred, begun.elapsed());
-        board.say(&format!("{sent} of {} files sent: {amount}", files.len()))?;
-    }
-    match failed {
+    match missing {
         0 => Ok(()),
-        _ => bail!("{failed} of {} files were not sent", files.len()),
+        _ => bail!("{missing} of {total} files were not sent"),
     }
 }
 
-fn told(path: &Path, file: &Sent, time: Duration) -> String {
-    let (path, size) = (path.display(), file.size);
-    match file.already_there {
-        true => format!("{path}: was there already, {size}"),
-        false => format!("{path}: {size}, sent {}", amount(file.transferred, time)),
+/// Leaves out what would have the name of something before it.
+fn without_namesakes(items: Vec<Item>, board: &Board) -> (Vec<Item>, Vec<Outcome>) {
+    let (mut names, mut refused) = (BTreeSet::new(), Vec::new());
+    let is_first = |item: &Item| {
+        let is_first = item.top().is_none_or(|name| names.insert(name));
+        if !is_first {
+            let (name, reason) = (item.shown(), "another file of this name is being sent");
+            board.complain(&format!("{name}: {reason}"));
+            let mut outcome = Outcome::new(name.clone());
+            outcome.fail(name, reason.to_owned());
+            refused.push(outcome);
+        }
+        is_first
+    };
+    let due = items.into_iter().filter(is_first).collect();
+    (due, refused)
+}
+
+/// Sends one thing; returns what came of it, with a line for people if it is there.
+async fn send_item(courier: &Courier, board: &Board, item: &Item) -> (Outcome, Option<String>) {
+    match item {
+        Item::Directory { source, path } => {
+            let outcome = directory::send(courier, board, source, path).await;
+            let line = outcome.directory_line();
+            (outcome, Some(line))
+        }
+        Item::File { source, path } => send_file(courier, board, source, path.as_ref()).await,
+        Item::Input { path } => send_input(courier, board, path).await,
     }
 }
 
-/// Sends one file, again after the session was lost, until it is there or will never be.
-async fn send_one(client: &Client, path: &Path, board: &Board) -> anyhow::Result<(Sent, Duration)> {
+async fn send_file(
+    courier: &Courier,
+    board: &Board,
+    source: &Path,
+    path: Option<&EntryPath>,
+) -> (Outcome, Option<String>) {
     let (begun, place) = (Instant::now(), board.place());
-    let (mut failures, mut pause) = (0, FIRST_PAUSE);
-    loop {
-        let before = place.done();
-        let error = match attempt(client, path, &place).await {
-            Ok(sent) => return Ok((sent, begun.elapsed())),
-            Err(error) => error,
-        };
-        if place.done() > before {
-            (failures, pause) = (0, FIRST_PAUSE);
-        }
-        failures += 1;
-        if error.is_final() || failures >= MAX_FAILURES {
-            return Err(error.into());
-        }
-        tracing::warn!(file = %path.display(), %error, "will try again");
-        place.note("trying again");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_PAUSE);
-    }
+    let result = courier.send(Parcel::File(source, path), &place).await;
+    drop(place);
+    let result = result.map_err(|error| error.to_string());
+    finished(board, source.display().to_string(), result, begun)
 }
 
-/// Reason why one attempt failed.
-#[derive(Debug, thiserror::Error)]
-enum AttemptError {
-    #[error(transparent)]
-    Open(#[from] OpenStreamError),
-    #[error("the far end takes no files; is it `hawser receive`?")]
-    NoReceiver,
-    #[error("the session with the receiver was lost: {0}")]
-    Lost(#[source] io::Error),
-    #[error(transparent)]
-    Send(#[from] SendError),
+async fn send_input(
+    courier: &Courier,
+    board: &Board,
+    path: &EntryPath,
+) -> (Outcome, Option<String>) {
+    let (begun, place) = (Instant::now(), board.place());
+    let result = courier.send_input(path, &place).await;
+    drop(place);
+    let result = result.map_err(|error| match error.is_about_the_way() {
+        true => format!("{error}; {NO_RESUMING}"),
+        false => error.to_string(),
+    });
+    finished(board, path.to_string(), result, begun)
 }
 
-impl AttemptError {
-    /// Returns whether another attempt would fail the same way.
-    fn is_final(&self) -> bool {
-        match self {
-            Self::Open(error) => {
-                matches!(
-                    error,
-                    OpenStreamError::NotAdmitted | OpenStreamError::Closed
-                )
-            }
-            Self::NoReceiver => true,
-            Self::Lost(_) | Self::Send(SendError::Stream(_)) => false,
-            Self::Send(SendError::Refused { refusal, .. }) => {
-                !matches!(refusal, Refusal::TooManyFiles)
-            }
-            Self::Send(_) => true,
+/// The outcome of one file.
+fn finished(
+    board: &Board,
+    name: String,
+    result: Result<Sent, String>,
+    begun: Instant,
+) -> (Outcome, Option<String>) {
+    let mut outcome = Outcome::new(name.clone());
+    outcome.took(begun.elapsed());
+    match result {
+        Ok(sent) => {
+            outcome.add(EntryKind::File, &sent);
+            let line = outcome.file_line();
+            (outcome, Some(line))
+        }
+        Err(reason) => {
+            board.complain(&named(&name, &reason));
+            outcome.fail(name, reason);
+            (outcome, None)
         }
     }
 }
 
-async fn attempt(client: &Client, path: &Path, place: &FileBar) -> Result<Sent, AttemptError> {
-    // Else the receiver would hear of a transfer that never begins.
-    tokio::fs::File::open(path).await.map_err(|source| {
-        let path = path.to_path_buf();
-        SendError::Open { path, source }
-    })?;
-    let mut stream = client.open(Purpose::File.opening()).await?;
-    stream.accepted().await.map_err(|error| {
-        let refused = error
-            .get_ref()
-            .is_some_and(|inner| inner.is::<ResetByPeer>());
-        match refused {
-            true => AttemptError::NoReceiver,
-            false => AttemptError::Lost(error),
-        }
-    })?;
-    let options = SendOptions::default();
-    Ok(send_file(Bonded::new(stream), path, &options, place).await?)
-}
-
-/// Files on their way at the same time.
+/// Things on the command line that are on their way at the same time.
 const AT_ONCE: usize = 4;
 const FAREWELL: Duration = Duration::from_millis(500);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
-/// Failures in a row without a byte in between.
-const MAX_FAILURES: u32 = 10;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+const NO_RESUMING: &str =
+    "standard input cannot be resumed: start the command that writes it again";

@@ -8,7 +8,7 @@ use super::origin::page;
 use super::program::{Daemon, Place, read, until};
 
 /// `hawser receive` into the folder `in`; its invite is in the file `invite`.
-fn receive(place: &Place) -> Daemon {
+pub(super) fn receive(place: &Place) -> Daemon {
     let (folder, invite) = (place.folder("in"), place.path("invite"));
     let (folder, invite) = (folder.to_str().unwrap(), invite.to_str().unwrap());
     let arguments = [
@@ -22,7 +22,7 @@ fn receive(place: &Place) -> Daemon {
     place.start("receiver", &arguments)
 }
 
-fn file(place: &Place, name: &str, content: &[u8]) -> String {
+pub(super) fn file(place: &Place, name: &str, content: &[u8]) -> String {
     let path = place.path(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, content).unwrap();
@@ -46,6 +46,7 @@ fn files_arrive_and_each_failure_is_told() {
     let missing = missing.to_str().unwrap();
     let folder = place.folder("out/folder");
     let folder = folder.to_str().unwrap();
+    let device = "/dev/null";
     let to = place.invite();
     let all = [
         &large_file,
@@ -53,6 +54,7 @@ fn files_arrive_and_each_failure_is_told() {
         &empty,
         &namesake,
         missing,
+        device,
         folder,
         "--to",
         &to,
@@ -62,7 +64,7 @@ fn files_arrive_and_each_failure_is_told() {
     for complaint in [
         format!("{namesake}: another file of this name"),
         format!("cannot open {missing}: No such file"),
-        format!("{folder} is not a regular file"),
+        format!("{device} is not a regular file"),
         "3 of 6 files were not sent".to_owned(),
     ] {
         assert!(sent.err.contains(&complaint), "{complaint}\n{sent:?}");
@@ -71,6 +73,7 @@ fn files_arrive_and_each_failure_is_told() {
     assert!(arrived(&place, "large") == Some(large));
     assert!(arrived(&place, "small") == Some(small.clone()));
     assert!(arrived(&place, "empty") == Some(Vec::new()));
+    assert!(place.path("in/folder").is_dir());
 
     // Without a further enrolment: the same again, and another one of a name that is taken.
     let again = place.run("sender", &["send", &large_file, "--to", &to]);
@@ -122,7 +125,7 @@ fn a_sender_that_is_killed_goes_on_where_it_stopped() {
 }
 
 /// What all senders have brought so far.
-fn received(place: &Place) -> u64 {
+pub(super) fn received(place: &Place) -> u64 {
     let status = place.status("receiver").unwrap();
     let sessions = status["sessions"].as_array().unwrap();
     let bytes = sessions

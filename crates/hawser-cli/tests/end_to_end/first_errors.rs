@@ -178,9 +178,9 @@ fn mistakes_with_invites_and_gateways_are_explained() {
             "No such file or directory",
         ),
         (
-            "send FOLDER --to @FOLDER/invite".to_owned(),
-            1,
-            "is a directory; name the files in it",
+            "send - --to @FOLDER/invite".to_owned(),
+            2,
+            "standard input has no name",
         ),
         ("receive FOLDER/none".to_owned(), 1, "is not a directory"),
     ];

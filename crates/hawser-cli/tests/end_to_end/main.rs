@@ -47,6 +47,7 @@ mod steering;
 mod telephones;
 mod top;
 mod transport;
+mod trees;
 mod units;
 mod upgrade;
 mod usage;

@@ -1,13 +1,11 @@
 //! The journal beside an unfinished file: which bytes of it are safely on disk.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 use hawser_types::RangeSet;
 use rustix::fs::OFlags;
 
+use super::directory::Directory;
 use crate::byte_range::ByteRange;
 use crate::wire::Identity;
 
@@ -17,8 +15,9 @@ use crate::wire::Identity;
 /// name, so that a crash at any moment leaves the old one or the new one.
 #[derive(Clone, Debug)]
 pub(crate) struct JournalFile {
-    pub(super) path: PathBuf,
-    pub(super) draft: PathBuf,
+    pub(super) directory: Directory,
+    pub(super) name: String,
+    pub(super) draft: String,
 }
 
 impl JournalFile {
@@ -26,7 +25,7 @@ impl JournalFile {
     ///
     /// A torn, foreign or unreadable journal claims nothing: those bytes are simply sent again.
     pub(super) fn load(&self, identity: Identity, size: u64) -> RangeSet {
-        match read_limited(&self.path) {
+        match self.read_limited() {
             Ok(bytes) => decode(&bytes, identity, size).unwrap_or_default(),
             Err(_) => RangeSet::new(),
         }
@@ -34,31 +33,26 @@ impl JournalFile {
 
     /// Writes the journal, durably. The bytes it claims must be on disk before.
     pub(super) fn save(&self, identity: Identity, ranges: &RangeSet) -> io::Result<()> {
-        let mut draft = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-            .open(&self.draft)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let mut draft = self.directory.open_at(&self.draft, flags)?;
         draft.write_all(&encode(identity, ranges))?;
         draft.sync_data()?;
-        fs::rename(&self.draft, &self.path)
+        self.directory.rename(&self.draft, &self.name)
     }
 
     /// Removes the journal and what a crash may have left of the next one; tells whether one was
     /// there.
     pub(super) fn remove(&self) -> io::Result<bool> {
-        let draft = remove_if_there(&self.draft)?;
-        Ok(remove_if_there(&self.path)? || draft)
+        let draft = self.directory.remove(&self.draft)?;
+        Ok(self.directory.remove(&self.name)? || draft)
     }
-}
 
-fn remove_if_there(path: &Path) -> io::Result<bool> {
-    match fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+    /// Reads a file that must not be larger than a journal can be.
+    fn read_limited(&self) -> io::Result<Vec<u8>> {
+        let file = self.directory.open_plainly(&self.name, false)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }
 
@@ -104,17 +98,6 @@ pub(crate) fn decode(bytes: &[u8], identity: Identity, size: u64) -> Option<Rang
         .collect()
 }
 
-/// Reads a file that must not be larger than a journal can be.
-fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::options()
-        .read(true)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
-        .open(path)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 const MAGIC: [u8; 4] = *b"HWSJ";
 const VERSION: u32 = 1;
 const HASH_BYTES: usize = 32;
@@ -125,6 +108,9 @@ const MAX_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -137,8 +123,9 @@ mod tests {
 
     fn journal_in(directory: &Path) -> JournalFile {
         JournalFile {
-            path: directory.join("journal"),
-            draft: directory.join("draft"),
+            directory: Directory::open(directory).expect("it is there"),
+            name: "journal".to_owned(),
+            draft: "draft".to_owned(),
         }
     }
 
@@ -170,11 +157,13 @@ mod tests {
         assert!(journal.load(IDENTITY, 100).is_empty());
         let first = ranges(&[(0, 10)]);
         journal.save(IDENTITY, &first).expect("writable");
-        fs::write(&journal.draft, encode(IDENTITY, &ranges(&[(0, 99)]))).expect("writable");
+        let draft = directory.path().join("draft");
+        fs::write(draft, encode(IDENTITY, &ranges(&[(0, 99)]))).expect("writable");
         assert_eq!(journal.load(IDENTITY, 100), first);
         assert!(journal.remove().expect("removable"));
         assert!(!journal.remove().expect("removing nothing is no error"));
-        assert!(!journal.path.exists() && !journal.draft.exists());
+        let mut left = fs::read_dir(directory.path()).expect("readable");
+        assert!(left.next().is_none());
     }
 
     #[test]
@@ -183,7 +172,8 @@ mod tests {
         let journal = journal_in(directory.path());
         let elsewhere = directory.path().join("precious");
         fs::write(&elsewhere, "precious").expect("writable");
-        std::os::unix::fs::symlink(&elsewhere, &journal.draft).expect("linkable");
+        let draft = directory.path().join("draft");
+        std::os::unix::fs::symlink(&elsewhere, draft).expect("linkable");
         assert!(journal.save(IDENTITY, &RangeSet::new()).is_err());
         assert_eq!(fs::read(&elsewhere).expect("readable"), b"precious");
     }

@@ -1,23 +1,21 @@
 //! One unfinished file.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hawser_types::{ByteCount, RangeSet};
-use rustix::fs::{
-    CWD, FallocateFlags, FlockOperation, OFlags, RenameFlags, fallocate, flock, renameat_with,
-};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::Errno;
 
+use super::directory::{Directory, set_time};
 use super::journal::JournalFile;
-use super::{Directory, open_plainly};
 use crate::byte_range::ByteRange;
+use crate::entry_path::EntryPath;
 use crate::error::{ReceiveError, StoreError, is_full};
-use crate::name::FileName;
 use crate::wire::{FileTime, Identity, Offer};
 
 /// How unfinished files are kept.
@@ -37,7 +35,10 @@ pub(crate) struct PartOptions {
 #[derive(Debug)]
 pub(crate) struct Part {
     directory: Directory,
-    name: FileName,
+    /// Where it goes in the end; its folders are those of `directory`.
+    place: EntryPath,
+    name: String,
+    /// For messages.
     path: PathBuf,
     file: Arc<File>,
     journal: JournalFile,
@@ -56,17 +57,19 @@ impl Part {
         offer: &Offer,
         options: PartOptions,
     ) -> Result<Self, ReceiveError> {
-        let path = directory.path.join(offer.name.part());
+        let name = offer.path.name().part();
+        let path = directory.path_of(&name);
         let journal = JournalFile {
-            path: directory.path.join(offer.name.journal()),
-            draft: directory.path.join(offer.name.journal_draft()),
+            directory: directory.clone(),
+            name: offer.path.name().journal(),
+            draft: offer.path.name().journal_draft(),
         };
         let identity = offer.identity();
         let size = offer.size.as_u64();
         let mut held = RangeSet::new();
         let mut file = None;
-        if let Ok(old) = open_plainly(&path, true) {
-            lock(&old, &offer.name)?;
+        if let Ok(old) = directory.open_plainly(&name, true) {
+            lock(&old, &offer.path)?;
             if old.metadata().is_ok_and(|metadata| metadata.len() == size) {
                 held = journal.load(identity, size);
             }
@@ -83,26 +86,28 @@ impl Part {
             Some(file) => file,
             None => {
                 space.check(0)?;
+                directory.check_entries()?;
                 // The journal goes first, durably: it must never speak of another file's bytes.
-                begin(directory, &path, &journal, &offer.name)?
+                begin(directory, &name, &journal, &offer.path)?
             }
         };
         if let Err(error) = space.take(&file) {
             if fresh {
-                let _ = fs::remove_file(&path);
+                let _ = directory.remove(&name);
             }
             return Err(error.into());
         }
         Ok(Self {
             directory: directory.clone(),
-            name: offer.name.clone(),
+            place: offer.path.clone(),
+            name,
             path,
             file: Arc::new(file),
             journal,
             identity,
             size,
             modified: offer.modified,
-            mode: directory.mode_for(offer),
+            mode: directory.allowed_mode(offer.mode),
             options,
             held,
         })
@@ -156,8 +161,8 @@ impl Part {
             return StoreError::new(action, self.path.clone(), error);
         }
         StoreError::DiskFull {
-            directory: self.directory.path.clone(),
-            needed: ByteCount::new(self.size - self.held.total()),
+            directory: self.directory.path().to_owned(),
+            needed: ByteCount::new(self.size.saturating_sub(self.held.total())),
             available: ByteCount::new(
                 self.directory
                     .available(self.options.keep_free)
@@ -166,29 +171,39 @@ impl Part {
         }
     }
 
+    /// Ends the file at `size`, for one whose size was not known before.
+    pub(crate) fn cut(&mut self, size: u64) -> Result<(), StoreError> {
+        let cut = self.file.set_len(size);
+        cut.map_err(|error| self.failed("cut", error))?;
+        self.size = size;
+        Ok(())
+    }
+
+    /// Refuses to go on where the disk has no room for `needed` bytes more.
+    pub(crate) fn check_room(&self, needed: u64) -> Result<(), StoreError> {
+        let keep_free = self.options.keep_free;
+        check_room(&self.directory, keep_free, needed)
+    }
+
     /// Removes the file and its journal.
     pub(crate) fn discard(&self) -> Result<(), StoreError> {
         self.journal
             .remove()
-            .map_err(|error| StoreError::new("remove", self.journal.path.clone(), error))?;
-        fs::remove_file(&self.path)
+            .and_then(|_| self.directory.remove(&self.name))
+            .map(drop)
             .map_err(|error| StoreError::new("remove", self.path.clone(), error))
     }
 
     /// Gives the complete file its time, its permission bits and its name, durably.
-    pub(crate) fn commit(&self) -> Result<PathBuf, ReceiveError> {
-        let time = system_time(self.modified);
-        if let Some(Err(error)) = time.map(|time| self.file.set_modified(time)) {
-            tracing::debug!(%error, "the file keeps the time of its transfer");
-        }
+    pub(crate) fn commit(&self) -> Result<(), ReceiveError> {
+        set_time(&self.file, self.modified);
         self.file
             .set_permissions(Permissions::from_mode(self.mode))
             .map_err(|error| self.failed("set the permissions of", error))?;
         self.file
             .sync_all()
             .map_err(|error| self.failed("sync", error))?;
-        let target = self.directory.final_path(&self.name);
-        if let Err(error) = self.rename_to(&target) {
+        if let Err(error) = self.rename() {
             // It stays unfinished: the next attempt must be able to open it.
             let _ = self.file.set_permissions(Permissions::from_mode(0o600));
             return Err(error);
@@ -197,24 +212,18 @@ impl Part {
         if let Err(error) = self.journal.remove() {
             tracing::debug!(%error, "the journal of a complete file stays behind");
         }
-        Ok(target)
+        Ok(())
     }
 
-    fn rename_to(&self, target: &PathBuf) -> Result<(), ReceiveError> {
-        let renamed = if self.options.replace {
-            fs::rename(&self.path, target)
-        } else {
-            match renameat_with(CWD, &self.path, CWD, target, RenameFlags::NOREPLACE) {
-                // File systems without that flag (NFS, some FUSE): a hard link refuses as well.
-                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                    fs::hard_link(&self.path, target).and_then(|()| fs::remove_file(&self.path))
-                }
-                other => other.map_err(io::Error::from),
-            }
+    fn rename(&self) -> Result<(), ReceiveError> {
+        let to = self.place.name().as_str();
+        let renamed = match self.options.replace {
+            true => self.directory.rename(&self.name, to),
+            false => self.directory.rename_to_free(&self.name, to),
         };
         renamed.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => ReceiveError::Exists {
-                name: self.name.to_string(),
+                name: self.place.to_string(),
             },
             _ => self.failed("rename", error).into(),
         })
@@ -259,15 +268,7 @@ impl Space<'_> {
     /// Refuses a file that does not fit beside what it has already.
     fn check(&self, taken: u64) -> Result<(), StoreError> {
         let needed = self.size.saturating_sub(taken);
-        let available = self.directory.available(self.options.keep_free)?;
-        if needed <= available {
-            return Ok(());
-        }
-        Err(StoreError::DiskFull {
-            directory: self.directory.path.clone(),
-            needed: ByteCount::new(needed),
-            available: ByteCount::new(available),
-        })
+        check_room(self.directory, self.options.keep_free, needed)
     }
 
     /// Gives the file its full length, and where possible the blocks behind it.
@@ -282,7 +283,7 @@ impl Space<'_> {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(errno) if is_full(&errno.into()) => {
                     return Err(StoreError::DiskFull {
-                        directory: self.directory.path.clone(),
+                        directory: self.directory.path().to_owned(),
                         needed: ByteCount::new(self.size),
                         available: ByteCount::new(
                             self.directory.available(self.options.keep_free)?,
@@ -294,6 +295,18 @@ impl Space<'_> {
         }
         file.set_len(self.size).map_err(failed)
     }
+}
+
+fn check_room(directory: &Directory, keep_free: u64, needed: u64) -> Result<(), StoreError> {
+    let available = directory.available(keep_free)?;
+    if needed <= available {
+        return Ok(());
+    }
+    Err(StoreError::DiskFull {
+        directory: directory.path().to_owned(),
+        needed: ByteCount::new(needed),
+        available: ByteCount::new(available),
+    })
 }
 
 fn allocate(file: &File, size: u64) -> Result<(), Errno> {
@@ -308,44 +321,35 @@ fn allocate(file: &File, size: u64) -> Result<(), Errno> {
 /// Creates an empty part; whatever has its name is removed, and before that, durably, the journal.
 fn begin(
     directory: &Directory,
-    path: &PathBuf,
+    name: &str,
     journal: &JournalFile,
-    name: &FileName,
+    place: &EntryPath,
 ) -> Result<File, ReceiveError> {
-    let failed = |action, path: &PathBuf, error| StoreError::new(action, path.clone(), error);
+    let failed = |action, name, error| StoreError::new(action, directory.path_of(name), error);
     let was_there = journal
         .remove()
-        .map_err(|error| failed("remove", &journal.path, error))?;
+        .map_err(|error| failed("remove", &journal.name, error))?;
     if was_there {
         directory.sync()?;
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed("remove", path, error).into());
-        }
-        _ => {}
-    }
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)
+    let removed = directory.remove(name);
+    removed.map_err(|error| failed("remove", name, error))?;
+    let file = directory
+        .open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
         .map_err(|error| match is_full(&error) {
             true => StoreError::DiskFull {
-                directory: directory.path.clone(),
+                directory: directory.path().to_owned(),
                 needed: ByteCount::ZERO,
                 available: ByteCount::ZERO,
             },
-            false => failed("create", path, error),
+            false => failed("create", name, error),
         })?;
-    lock(&file, name)?;
+    lock(&file, place)?;
     Ok(file)
 }
 
 /// Keeps other processes away from the file until it is closed.
-fn lock(file: &File, name: &FileName) -> Result<(), ReceiveError> {
+fn lock(file: &File, place: &EntryPath) -> Result<(), ReceiveError> {
     for _ in 0..LOCK_TRIES {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             // A program that is just being started has copies of all descriptors for a moment, one
@@ -356,23 +360,13 @@ fn lock(file: &File, name: &FileName) -> Result<(), ReceiveError> {
         }
     }
     Err(ReceiveError::Busy {
-        name: name.to_string(),
+        name: place.to_string(),
     })
 }
 
 /// Tries of a lock that somebody has.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-
-fn system_time(time: FileTime) -> Option<SystemTime> {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole = if time.seconds < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(seconds)
-    };
-    whole?.checked_add(Duration::from_nanos(time.nanoseconds.into()))
-}
 
 /// The unit of `st_blocks`, whatever the file system's own block is.
 const STAT_BLOCK_BYTES: u64 = 512;

@@ -9,7 +9,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::link::Ordered;
 use super::*;
-use crate::source::Source;
+use crate::source::{FollowLinks, Source};
 use crate::store::decode_journal;
 
 const PART: &str = ".data.hawser-part";
@@ -168,7 +168,7 @@ async fn after_a_kill_the_journal_claims_only_bytes_that_are_there() {
 }
 
 fn claimed_ranges(path: &Path, journal: &Path) -> RangeSet {
-    let source = Source::open(path, None).expect("readable");
+    let source = Source::open(path, None, FollowLinks::Yes).expect("readable");
     let offer = source.offer();
     let bytes = fs::read(journal).expect("there");
     decode_journal(&bytes, offer.identity(), offer.size.as_u64()).expect("the journal is whole")

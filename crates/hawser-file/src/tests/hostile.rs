@@ -10,12 +10,13 @@ use super::link::Ordered;
 use super::*;
 use crate::byte_range::ByteRange;
 use crate::content::{BlockGrid, FileHash};
-use crate::wire::{Answer, FileTime, Offer, Refusal, Trailer};
-use crate::{Fault, FileName, NameError, UnorderedRead, fuzzing};
+use crate::wire::{Answer, FileTime, Kind, Offer, Refusal, Trailer};
+use crate::{EntryPath, Fault, NameError, UnorderedRead, fuzzing};
 
 fn offer(size: u64) -> Offer {
     Offer {
-        name: FileName::new("data").expect("a good name"),
+        path: EntryPath::new("data").expect("a good name"),
+        kind: Kind::File,
         size: ByteCount::new(size),
         modified: FileTime {
             seconds: 1,
@@ -27,7 +28,7 @@ fn offer(size: u64) -> Offer {
 }
 
 /// Chunks at the offsets that a hostile transport or peer chose.
-struct Scripted(VecDeque<(u64, Bytes)>);
+pub(super) struct Scripted(pub(super) VecDeque<(u64, Bytes)>);
 
 impl UnorderedRead for Scripted {
     async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {

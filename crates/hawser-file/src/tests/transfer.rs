@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::link::Ordered;
 use super::*;
-use crate::{ExistingFile, FileName, Phase, Progress, Refusal, Update};
+use crate::{EntryPath, ExistingFile, Phase, Progress, Refusal, Update};
 
 #[tokio::test]
 async fn a_file_arrives_whole_whatever_the_order_of_its_chunks() {
@@ -47,7 +47,7 @@ async fn a_plain_ordered_stream_will_do() {
     let (reader, writer) = tokio::io::split(theirs);
     let receiver = place.receiver();
     let options = SendOptions {
-        name: Some("other name".to_owned()),
+        name: EntryPath::new("other name").ok(),
     };
     both(tokio::join!(
         send_file(ours, &path, &options, &NoProgress),
@@ -241,14 +241,14 @@ async fn only_regular_files_with_usable_names_are_sent() {
 /// Remembers everything it is told.
 #[derive(Default)]
 struct Log {
-    begun: Mutex<Vec<(String, ByteCount)>>,
+    begun: Mutex<Vec<(String, Option<ByteCount>)>>,
     updates: Mutex<Vec<Update>>,
 }
 
 impl Progress for Log {
-    fn begin(&self, name: &FileName, total: ByteCount) {
+    fn begin(&self, path: &EntryPath, total: Option<ByteCount>) {
         let mut begun = self.begun.lock().expect("no panic before");
-        begun.push((name.to_string(), total));
+        begun.push((path.to_string(), total));
     }
 
     fn update(&self, update: Update) {
@@ -275,7 +275,7 @@ async fn progress_begins_with_the_name_and_ends_at_the_size() {
     let total = ByteCount::from(3 * MIB);
     for log in logs {
         let begun = log.begun.into_inner().expect("no panic before");
-        assert_eq!(begun, [("data".to_owned(), total)]);
+        assert_eq!(begun, [("data".to_owned(), Some(total))]);
         let updates = log.updates.into_inner().expect("no panic before");
         let moving: Vec<ByteCount> = updates
             .iter()

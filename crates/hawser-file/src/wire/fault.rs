@@ -1,7 +1,8 @@
 use thiserror::Error;
 
-use super::VERSION;
+use super::NEWEST_VERSION;
 use super::limits::{MAX_ANSWER_BYTES, MAX_FILE_BYTES, MAX_OFFER_BYTES};
+use crate::link_target::LinkError;
 use crate::name::NameError;
 
 /// How the other end broke the protocol.
@@ -12,7 +13,7 @@ pub enum Fault {
     #[error("the stream does not begin like a file transfer")]
     NotAnOffer,
     /// An offer of another version.
-    #[error("file transfer version {found} is not known here, only {VERSION}")]
+    #[error("file transfer version {found} is not known here, only up to {NEWEST_VERSION}")]
     Version {
         /// What it said.
         found: u8,
@@ -29,6 +30,15 @@ pub enum Fault {
     /// The name is not acceptable.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// A symbolic link is not acceptable.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// Something else than a file, directory, link or input.
+    #[error("the offer is of the unknown kind {kind}")]
+    Kind {
+        /// Its kind.
+        kind: u8,
+    },
     /// A size that no file has.
     #[error("the offer's size {bytes} is more than {MAX_FILE_BYTES}")]
     Size {

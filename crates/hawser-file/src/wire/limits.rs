@@ -1,7 +1,9 @@
 /// The largest file: three rounds of it still fit into a stream's 2^62 bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 60;
 /// The longest offer, with room for a later version's fields.
-pub(crate) const MAX_OFFER_BYTES: usize = 1024;
+pub(crate) const MAX_OFFER_BYTES: usize = 8192;
+/// The longest offer of version 1.
+pub(super) const MAX_FILE_OFFER_BYTES: usize = 1024;
 
 /// The most ranges that a receiver asks for in one round.
 pub(crate) const MAX_WANTED_RANGES: usize = 4096;

@@ -1,22 +1,77 @@
+use std::time::{Duration, SystemTime};
+
 use hawser_types::ByteCount;
 
-use super::limits::{MAX_FILE_BYTES, MAX_OFFER_BYTES};
-use super::{Cursor, Fault, VERSION};
-use crate::name::{FileName, MAX_NAME_BYTES};
+use super::limits::{MAX_FILE_BYTES, MAX_FILE_OFFER_BYTES, MAX_OFFER_BYTES};
+use super::{Cursor, Fault, NEWEST_VERSION, OLDEST_VERSION};
+use crate::content::FileHash;
+use crate::entry_path::EntryPath;
+use crate::link_target::{LinkTarget, MAX_TARGET_BYTES};
+use crate::name::{FileName, MAX_NAME_BYTES, MAX_PATH_BYTES};
 
 /// What the sender says about its file: the first bytes of the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
-    /// The name to store it under.
-    pub(crate) name: FileName,
-    /// Its size, at most [`MAX_FILE_BYTES`].
+    /// The path to store it under.
+    pub(crate) path: EntryPath,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// Its size, at most [`MAX_FILE_BYTES`]; 0 where it is no file of known size.
     pub(crate) size: ByteCount,
     /// When it was last changed.
     pub(crate) modified: FileTime,
     /// Permission bits, at most `0o7777`; the receiver uses `0o777` of them, less its umask.
     pub(crate) mode: u32,
-    /// Hash over size and both ends of the content, to tell a changed file from the same one.
+    /// Hash over size and both ends of the content, to tell a changed file from the same one;
+    /// zeros where it is no file of known size.
     pub(crate) guard: [u8; 32],
+}
+
+/// What is offered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A file whose size is known.
+    File,
+    /// A directory, without what is in it.
+    Directory,
+    /// A symbolic link.
+    Link(LinkTarget),
+    /// What a program writes: its size is known at the end only.
+    Input,
+}
+
+impl Kind {
+    fn code(&self) -> u8 {
+        match self {
+            Self::File => KIND_FILE,
+            Self::Directory => KIND_DIRECTORY,
+            Self::Link(_) => KIND_LINK,
+            Self::Input => KIND_INPUT,
+        }
+    }
+
+    fn target(&self) -> &str {
+        match self {
+            Self::Link(target) => target.as_str(),
+            _ => "",
+        }
+    }
+
+    /// What the receiver's verdict on a directory or a link says instead of a file's hash: that of
+    /// the link's target, or of nothing.
+    pub(crate) fn bare_hash(&self) -> FileHash {
+        blake3::hash(self.target().as_bytes())
+    }
+
+    fn decode(code: u8, path: &EntryPath, target: &[u8]) -> Result<Self, Fault> {
+        Ok(match code {
+            KIND_FILE => Self::File,
+            KIND_DIRECTORY => Self::Directory,
+            KIND_LINK => Self::Link(LinkTarget::new(path, target)?),
+            KIND_INPUT => Self::Input,
+            kind => return Err(Fault::Kind { kind }),
+        })
+    }
 }
 
 /// A file's time: seconds since 1970, negative before, and nanoseconds below 10⁹.
@@ -28,31 +83,60 @@ pub(crate) struct FileTime {
     pub(crate) nanoseconds: u32,
 }
 
+impl FileTime {
+    /// The time as the standard library has it; `None` where it cannot hold it.
+    pub(crate) fn as_system_time(self) -> Option<SystemTime> {
+        let seconds = Duration::from_secs(self.seconds.unsigned_abs());
+        let whole = if self.seconds < 0 {
+            SystemTime::UNIX_EPOCH.checked_sub(seconds)
+        } else {
+            SystemTime::UNIX_EPOCH.checked_add(seconds)
+        };
+        whole?.checked_add(Duration::from_nanos(self.nanoseconds.into()))
+    }
+}
+
 impl Offer {
     /// The offer as bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let name = self.name.as_str().as_bytes();
-        let rest = OFFER_FIXED_BYTES + name.len();
-        let mut bytes = Vec::with_capacity(OFFER_HEADER_BYTES + rest);
+        let path = self.path.to_string();
+        let version = self.version();
+        let mut bytes = Vec::with_capacity(OFFER_HEADER_BYTES + OFFER_FIXED_BYTES + path.len());
         bytes.extend_from_slice(&OFFER_MAGIC);
-        bytes.push(VERSION);
+        bytes.push(version);
         bytes.push(0);
-        // At most 58 + 255: `FileName` sees to it.
-        bytes.extend_from_slice(&(rest as u16).to_be_bytes());
+        bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&self.size.as_u64().to_be_bytes());
         bytes.extend_from_slice(&self.modified.seconds.to_be_bytes());
         bytes.extend_from_slice(&self.modified.nanoseconds.to_be_bytes());
         bytes.extend_from_slice(&self.mode.to_be_bytes());
         bytes.extend_from_slice(&self.guard);
-        bytes.extend_from_slice(&(name.len() as u16).to_be_bytes());
-        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(&(path.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(path.as_bytes());
+        if version > OLDEST_VERSION {
+            let target = self.kind.target().as_bytes();
+            bytes.push(self.kind.code());
+            bytes.extend_from_slice(&(target.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(target);
+        }
+        // Below 2^16: `EntryPath` and `LinkTarget` see to it.
+        let rest = (bytes.len() - OFFER_HEADER_BYTES) as u16;
+        bytes[OFFER_HEADER_BYTES - 2..OFFER_HEADER_BYTES].copy_from_slice(&rest.to_be_bytes());
         bytes
+    }
+
+    /// The lowest version that can say it, so that older receivers take what they can.
+    fn version(&self) -> u8 {
+        match self.kind {
+            Kind::File if self.path.folders().is_empty() => OLDEST_VERSION,
+            _ => NEWEST_VERSION,
+        }
     }
 
     /// Reads an offer from the beginning of `bytes`.
     ///
     /// Returns it with its length, or `None` where more bytes are needed: never more than
-    /// 1024 in all.
+    /// 8192 in all.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Fault> {
         let mut header = Cursor(bytes);
         let Some(magic) = header.array::<4>() else {
@@ -66,17 +150,21 @@ impl Offer {
         else {
             return Ok(None);
         };
-        if version != VERSION {
+        if !(OLDEST_VERSION..=NEWEST_VERSION).contains(&version) {
             return Err(Fault::Version { found: version });
         }
         let length = usize::from(length);
-        if length > MAX_OFFER_BYTES - OFFER_HEADER_BYTES {
+        let limit = match version {
+            OLDEST_VERSION => MAX_FILE_OFFER_BYTES,
+            _ => MAX_OFFER_BYTES,
+        };
+        if length > limit - OFFER_HEADER_BYTES {
             return Err(Fault::OfferTooLong { bytes: length });
         }
         let Some(body) = header.take(length) else {
             return Ok(None);
         };
-        let offer = Self::decode_body(body)?;
+        let offer = Self::decode_body(version, body)?;
         Ok(Some((offer, OFFER_HEADER_BYTES + length)))
     }
 
@@ -93,8 +181,8 @@ impl Offer {
         Identity(*hasher.finalize().as_bytes())
     }
 
-    /// Bytes behind the name are a later version's and are skipped.
-    fn decode_body(body: &[u8]) -> Result<Self, Fault> {
+    /// Bytes behind the last field are a later version's and are skipped.
+    fn decode_body(version: u8, body: &[u8]) -> Result<Self, Fault> {
         let mut body = Cursor(body);
         let mut read = || {
             let size = body.u64()?;
@@ -104,9 +192,17 @@ impl Offer {
             let guard = body.array::<32>()?;
             let name_length = usize::from(body.u16()?);
             let name = body.take(name_length)?;
-            Some((size, seconds, nanoseconds, mode, guard, name))
+            if version == OLDEST_VERSION {
+                return Some((size, seconds, nanoseconds, mode, guard, name, None));
+            }
+            let kind = body.byte()?;
+            let target_length = usize::from(body.u16()?);
+            let target = body.take(target_length)?;
+            let more = Some((kind, target));
+            Some((size, seconds, nanoseconds, mode, guard, name, more))
         };
-        let (size, seconds, nanoseconds, mode, guard, name) = read().ok_or(Fault::OfferTooShort)?;
+        let (size, seconds, nanoseconds, mode, guard, name, more) =
+            read().ok_or(Fault::OfferTooShort)?;
         if size > MAX_FILE_BYTES {
             return Err(Fault::Size { bytes: size });
         }
@@ -116,8 +212,19 @@ impl Offer {
         if mode > 0o7777 {
             return Err(Fault::Mode { mode });
         }
+        let (path, kind) = match more {
+            None => (FileName::from_bytes(name)?.into(), Kind::File),
+            Some((kind, target)) => {
+                let path = EntryPath::from_bytes(name)?;
+                let kind = Kind::decode(kind, &path, target)?;
+                (path, kind)
+            }
+        };
+        // Nothing else has a size: room is taken on the disk by what this says.
+        let size = if kind == Kind::File { size } else { 0 };
         Ok(Self {
-            name: FileName::from_bytes(name)?,
+            path,
+            kind,
             size: ByteCount::new(size),
             modified: FileTime {
                 seconds,
@@ -140,4 +247,21 @@ const OFFER_HEADER_BYTES: usize = 8;
 const OFFER_FIXED_BYTES: usize = 8 + 8 + 4 + 4 + 32 + 2;
 const IDENTITY_CONTEXT: &str = "hawser 2026-01 file transfer identity";
 
-const _: () = assert!(OFFER_HEADER_BYTES + OFFER_FIXED_BYTES + MAX_NAME_BYTES <= MAX_OFFER_BYTES);
+/// Kind and length of the target.
+const OFFER_FURTHER_BYTES: usize = 1 + 2;
+
+const KIND_FILE: u8 = 0;
+const KIND_DIRECTORY: u8 = 1;
+const KIND_LINK: u8 = 2;
+const KIND_INPUT: u8 = 3;
+
+const _: () =
+    assert!(OFFER_HEADER_BYTES + OFFER_FIXED_BYTES + MAX_NAME_BYTES <= MAX_FILE_OFFER_BYTES);
+const _: () = assert!(
+    OFFER_HEADER_BYTES
+        + OFFER_FIXED_BYTES
+        + MAX_PATH_BYTES
+        + OFFER_FURTHER_BYTES
+        + MAX_TARGET_BYTES
+        <= MAX_OFFER_BYTES
+);

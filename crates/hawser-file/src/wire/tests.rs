@@ -4,11 +4,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::byte_range::{ByteRange, byte_ranges};
 use crate::content::{BlockGrid, FileHash};
-use crate::name::{FileName, NameError};
+use crate::entry_path::EntryPath;
+use crate::link_target::{LinkError, LinkTarget};
+use crate::name::NameError;
 
-fn offer(name: &str) -> Offer {
+fn offer(path: &str) -> Offer {
     Offer {
-        name: FileName::new(name).expect("the test's name is a good one"),
+        path: EntryPath::new(path).expect("the test's name is a good one"),
+        kind: Kind::File,
         size: ByteCount::new(0x0102_0304),
         modified: FileTime {
             seconds: -2,
@@ -16,6 +19,13 @@ fn offer(name: &str) -> Offer {
         },
         mode: 0o640,
         guard: [7; 32],
+    }
+}
+
+fn empty(path: &str) -> Offer {
+    Offer {
+        size: ByteCount::ZERO,
+        ..offer(path)
     }
 }
 
@@ -30,6 +40,47 @@ fn an_offer_has_these_bytes() {
     expected.extend_from_slice(&[0, 2]);
     expected.extend_from_slice(b"ab");
     assert_eq!(offer("ab").encode(), expected);
+}
+
+#[test]
+fn an_offer_of_something_in_a_folder_has_these_bytes() {
+    let link = |target: &str| {
+        let mut link = empty("t/ab");
+        let target = LinkTarget::new(&link.path, target.as_bytes());
+        link.kind = Kind::Link(target.expect("the test's target is a good one"));
+        link
+    };
+    let mut expected = b"HWSF\x02\x00\x00\x42".to_vec();
+    expected.extend_from_slice(&[0; 8]);
+    expected.extend_from_slice(&offer("ab").encode()[16..64]);
+    expected.extend_from_slice(b"\0\x04t/ab\x02\0\x01b");
+    assert_eq!(link("b").encode(), expected);
+    assert_ne!(link("b").identity(), link("c").identity());
+
+    let change = |at: usize, with: &[u8]| {
+        let mut bytes = expected.clone();
+        bytes[at..at + with.len()].copy_from_slice(with);
+        Offer::decode(&bytes)
+    };
+    let length = expected.len();
+    assert_eq!(Offer::decode(&expected), Ok(Some((link("b"), length))));
+    for (kind, code) in [(Kind::File, 0), (Kind::Directory, 1), (Kind::Input, 3)] {
+        let offer = Offer {
+            kind,
+            ..empty("t/ab")
+        };
+        assert_eq!(change(70, &[code]), Ok(Some((offer, length))));
+    }
+    assert_eq!(change(70, &[4]), Err(Fault::Kind { kind: 4 }));
+    assert_eq!(change(71, &[1]), Err(Fault::OfferTooShort));
+    assert_eq!(change(73, b"/"), Err(Fault::Link(LinkError::Outside)));
+    assert_eq!(change(66, b"/"), Err(Fault::Name(NameError::Absolute)));
+    let up = b"../b";
+    assert_eq!(change(66, up), Err(Fault::Name(NameError::Directory)));
+    assert_eq!(
+        change(6, &[0x20, 0]),
+        Err(Fault::OfferTooLong { bytes: 0x2000 })
+    );
 }
 
 #[test]
@@ -48,7 +99,7 @@ fn an_offer_with_a_field_out_of_bounds_is_refused_by_that_field() {
         Offer::decode(&bytes)
     };
     assert_eq!(change(0, b"HTTP"), Err(Fault::NotAnOffer));
-    assert_eq!(change(4, &[2]), Err(Fault::Version { found: 2 }));
+    assert_eq!(change(4, &[3]), Err(Fault::Version { found: 3 }));
     assert_eq!(change(6, &[4, 0]), Err(Fault::OfferTooLong { bytes: 1024 }));
     assert_eq!(change(6, &[0, 9]), Err(Fault::OfferTooShort));
     assert_eq!(
@@ -169,15 +220,24 @@ fn range(start: u64, end: u64) -> ByteRange {
 
 prop_compose! {
     fn any_offer()(
-        name in "[^/\\p{Cc}]{1,60}",
+        path in "[^/\\p{Cc}]{1,60}(/[a-c.]{1,3}){0,3}",
+        target in prop::option::of("(\\.\\./)?[a-c]{1,9}"),
+        kind in prop_oneof![Just(Kind::File), Just(Kind::Directory), Just(Kind::Input)],
         size in 0..=MAX_FILE_BYTES,
         seconds in any::<i64>(),
         nanoseconds in 0..1_000_000_000u32,
         mode in 0..=0o7777u32,
         guard in any::<[u8; 32]>(),
     ) -> Option<Offer> {
+        let path = EntryPath::new(&path).ok()?;
+        let kind = match target {
+            Some(target) => Kind::Link(LinkTarget::new(&path, target.as_bytes()).ok()?),
+            None => kind,
+        };
+        let size = if kind == Kind::File { size } else { 0 };
         Some(Offer {
-            name: FileName::new(&name).ok()?,
+            path,
+            kind,
             size: ByteCount::new(size),
             modified: FileTime { seconds, nanoseconds },
             mode,
@@ -237,8 +297,11 @@ proptest! {
         let _ = Offer::decode(&bytes);
         let _ = Answer::decode(&bytes, ByteCount::new(size));
         let _ = Trailer::decode(&bytes);
-        let mut offer = b"HWSF\x01\x00".to_vec();
-        offer.extend_from_slice(&bytes);
-        let _ = Offer::decode(&offer);
+        for version in [1, 2] {
+            let mut offer = b"HWSF".to_vec();
+            offer.extend_from_slice(&[version, 0]);
+            offer.extend_from_slice(&bytes);
+            let _ = Offer::decode(&offer);
+        }
     }
 }

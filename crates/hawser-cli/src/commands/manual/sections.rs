@@ -44,7 +44,7 @@ fn list<'a>(text: &mut Roff, title: &str, lines: impl Iterator<Item = (&'a str, 
 }
 
 /// The page, a command line, and what it is for.
-const EXAMPLES: [(&str, &str, &str); 32] = [
+const EXAMPLES: [(&str, &str, &str); 34] = [
     (
         "hawser",
         "hawser up",
@@ -144,6 +144,16 @@ const EXAMPLES: [(&str, &str, &str); 32] = [
         "hawser-send",
         "hawser send film.mkv --to @invite",
         "Send a file to a machine that runs `hawser receive`.",
+    ),
+    (
+        "hawser-send",
+        "hawser send photos --to @invite",
+        "Send a directory; again later, only what is new.",
+    ),
+    (
+        "hawser-send",
+        "pg_dump shop | hawser send - --name shop.sql --to @invite",
+        "Send what a program writes.",
     ),
     (
         "hawser-receive",

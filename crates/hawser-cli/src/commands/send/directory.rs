@@ -1,0 +1,170 @@
+//! A directory with all that is in it, one transfer for each thing.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hawser_file::{EntryKind, EntryPath, Tree, TreeEntry};
+
+use super::courier::{AttemptError, Courier, Parcel};
+use super::outcome::{Outcome, named};
+use crate::commands::board::{Board, TreeBar};
+
+/// Sends a directory; what happened stands in the outcome.
+pub(super) async fn send(
+    courier: &Courier,
+    board: &Board,
+    source: &Path,
+    path: &EntryPath,
+) -> Outcome {
+    let begun = Instant::now();
+    let mut outcome = Outcome::new(source.display().to_string());
+    let (from, top) = (source.to_owned(), path.clone());
+    let tree = match tokio::task::spawn_blocking(move || Tree::read(&from, top)).await {
+        Ok(Ok(tree)) => tree,
+        Ok(Err(error)) => {
+            board.complain(&error.to_string());
+            outcome.fail(source.display().to_string(), error.to_string());
+            return outcome;
+        }
+        // The runtime is shutting down.
+        Err(error) => {
+            outcome.fail(source.display().to_string(), error.to_string());
+            return outcome;
+        }
+    };
+    let bar = board.tree(path.to_string(), count_files(&tree), tree.size());
+    let mut sending = Sending {
+        courier,
+        board,
+        bar: &bar,
+        outcome,
+        complaints: 0,
+        is_over: false,
+        changed: BTreeSet::new(),
+    };
+    sending.tell_skipped(&tree);
+    sending.send(&tree).await;
+    sending.tell_rest();
+    let Sending { mut outcome, .. } = sending;
+    outcome.took(begun.elapsed());
+    outcome
+}
+
+fn count_files(tree: &Tree) -> usize {
+    let is_file = |it: &&TreeEntry| it.kind == EntryKind::File;
+    tree.entries.iter().filter(is_file).count()
+}
+
+/// A directory that is being sent.
+struct Sending<'a> {
+    courier: &'a Courier,
+    board: &'a Board,
+    bar: &'a TreeBar,
+    outcome: Outcome,
+    complaints: usize,
+    /// True once something failed that everything else would fail by.
+    is_over: bool,
+    /// Directories in which something is new at the receiver.
+    changed: BTreeSet<String>,
+}
+
+impl Sending<'_> {
+    fn tell_skipped(&mut self, tree: &Tree) {
+        for skipped in &tree.skipped {
+            let (path, reason) = (skipped.source.display().to_string(), &skipped.reason);
+            match reason.is_failure() {
+                true => self.outcome.fail(path.clone(), reason.to_string()),
+                false => self.outcome.skip(path.clone(), reason.to_string()),
+            }
+            self.complain(&format!("{path}: {reason}; it is left out"));
+        }
+    }
+
+    /// Directories first, so that nothing waits in one that others may look into.
+    async fn send(&mut self, tree: &Tree) {
+        let is_directory = |it: &&TreeEntry| it.kind == EntryKind::Directory;
+        let (directories, rest): (Vec<_>, Vec<_>) = tree.entries.iter().partition(is_directory);
+        self.outcome.directories = self.send_each(&directories).await;
+        self.send_each(&rest).await;
+        // What was put into a directory has changed its time.
+        let changed = std::mem::take(&mut self.changed);
+        let is_changed = |it: &&TreeEntry| changed.contains(&it.path.to_string());
+        let again: Vec<_> = directories.into_iter().filter(is_changed).collect();
+        if !self.is_over {
+            self.send_each(&again).await;
+        }
+    }
+
+    /// Sends each of them, several at a time; returns how many the receiver has.
+    async fn send_each(&mut self, entries: &[&TreeEntry]) -> usize {
+        let mut there = 0;
+        let mut due = entries.iter();
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < AT_ONCE && !self.is_over {
+                let Some(&entry) = due.next() else { break };
+                let (courier, place) = (self.courier, self.bar.place());
+                running.push(async move {
+                    let result = courier.send(Parcel::Entry(entry), &place).await;
+                    (entry, result)
+                });
+            }
+            let Some((entry, result)) = running.next().await else {
+                break;
+            };
+            match result {
+                Ok(sent) => {
+                    there += 1;
+                    if !sent.already_there
+                        && let Some((parent, _)) = entry.path.to_string().rsplit_once('/')
+                    {
+                        self.changed.insert(parent.to_owned());
+                    }
+                    self.outcome.add(entry.kind, &sent);
+                    if entry.kind == EntryKind::File {
+                        self.bar.count();
+                    }
+                }
+                Err(error) => self.fail(entry, &error),
+            }
+        }
+        due.for_each(|_| self.outcome.give_up());
+        there
+    }
+
+    fn fail(&mut self, entry: &TreeEntry, error: &AttemptError) {
+        let path = entry.source.display().to_string();
+        let reason = error.to_string();
+        self.outcome.fail(path.clone(), reason.clone());
+        // What concerns all is told once, by the first that it hits.
+        if !(error.concerns_all() && self.is_over) {
+            self.complain(&named(&path, &reason));
+        }
+        self.is_over |= error.concerns_all();
+    }
+
+    /// Says a line, unless many were said.
+    fn complain(&mut self, line: &str) {
+        self.complaints += 1;
+        if self.complaints <= MAX_COMPLAINTS {
+            self.board.complain(line);
+        }
+    }
+
+    fn tell_rest(&self) {
+        let more = self.complaints.saturating_sub(MAX_COMPLAINTS);
+        if more > 0 {
+            let all = "`--json` lists all";
+            self.board
+                .complain(&format!("{more} more were not sent; {all}"));
+        }
+    }
+}
+
+/// Things that wait for their turn in memory; the courier decides how many go at the same time.
+const AT_ONCE: usize = 8;
+/// Lines about what was not sent, for each directory.
+const MAX_COMPLAINTS: usize = 20;

@@ -1,0 +1,332 @@
+//! An open directory, and what is done to the names in it.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, fstatvfs, linkat, mkdirat, openat, readlinkat,
+    renameat, renameat_with, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::content;
+use crate::error::{ReceiveError, StoreError};
+use crate::name::FileName;
+use crate::wire::{FileTime, Offer};
+
+/// A directory that files are received into: the receiver's own, or one below it.
+///
+/// It is held open, and every name is looked up in it and nowhere else. So another directory, or a
+/// symbolic link, that takes its place meanwhile changes nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    handle: Arc<File>,
+    /// For messages.
+    path: PathBuf,
+    umask: u32,
+}
+
+/// A directory that was looked for.
+pub(crate) struct Entry {
+    /// The directory.
+    pub(crate) directory: Directory,
+    /// True if it was made just now.
+    pub(crate) is_new: bool,
+}
+
+/// What is under a file's final name.
+pub(crate) enum Existing {
+    /// Nothing.
+    Nothing,
+    /// Something else: another size, other ends, or not a regular file at all.
+    Different,
+    /// A file that may well be the same; only its checksum can tell.
+    Alike(File),
+}
+
+impl Directory {
+    /// Takes an existing directory. Follows symbolic links: its path is the user's own.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::new("open the directory", path.to_owned(), source);
+        let path = fs::canonicalize(path).map_err(failed)?;
+        let handle = File::open(&path).map_err(failed)?;
+        if !handle.metadata().map_err(failed)?.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        Ok(Self {
+            handle: Arc::new(handle),
+            path,
+            umask: own_umask(),
+        })
+    }
+
+    /// Opens it anew by its path: it may have been replaced since.
+    pub(crate) fn again(&self) -> Result<Self, StoreError> {
+        Self::open(&self.path)
+    }
+
+    /// Opens a directory in this one, which is made with these permission bits where it is
+    /// missing. Does not follow a symbolic link.
+    pub(crate) fn enter(&self, name: &FileName, mode: u32) -> Result<Entry, ReceiveError> {
+        let mut is_new = false;
+        let mut opened = self.open_folder(name);
+        if matches!(opened, Err(Errno::NOENT)) {
+            self.check_entries()?;
+            is_new = match mkdirat(&self.handle, name.as_str(), Mode::from_raw_mode(mode)) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
+                Err(errno) => {
+                    return Err(self
+                        .failed("make the directory", name.as_str(), errno)
+                        .into());
+                }
+            };
+            opened = self.open_folder(name);
+        }
+        let handle = opened.map_err(|errno| match errno {
+            Errno::NOTDIR | Errno::LOOP => ReceiveError::NotADirectory {
+                path: self.path_of(name.as_str()),
+            },
+            _ => self
+                .failed("open the directory", name.as_str(), errno)
+                .into(),
+        })?;
+        if is_new {
+            self.sync()?;
+        }
+        let directory = Self {
+            handle: Arc::new(handle),
+            path: self.path_of(name.as_str()),
+            umask: self.umask,
+        };
+        Ok(Entry { directory, is_new })
+    }
+
+    fn open_folder(&self, name: &FileName) -> Result<File, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.handle, name.as_str(), flags, Mode::empty()).map(File::from)
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Path of a name in it, for people.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Tells directories apart, those of one path included: device, number, and time of birth,
+    /// since a number may be used again.
+    pub(crate) fn mark(&self) -> io::Result<(u64, u64, Option<SystemTime>)> {
+        use std::os::unix::fs::MetadataExt;
+
+        let metadata = self.handle.metadata()?;
+        Ok((metadata.dev(), metadata.ino(), metadata.created().ok()))
+    }
+
+    /// Gives the directory its permission bits, with which its owner can always use it.
+    pub(crate) fn set_mode(&self, mode: u32) -> Result<(), StoreError> {
+        let failed = |error| StoreError::new("set the permissions of", self.path.clone(), error);
+        // What it inherited, such as the group of what is made in it, stays.
+        let inherited = self.handle.metadata().map_err(failed)?.permissions().mode() & 0o7000;
+        let mode = inherited | self.allowed_mode(mode) | OWN_DIRECTORY_MODE;
+        let permissions = Permissions::from_mode(mode);
+        self.handle.set_permissions(permissions).map_err(failed)
+    }
+
+    /// Gives the directory its time.
+    pub(crate) fn set_time(&self, time: FileTime) {
+        set_time(&self.handle, time);
+    }
+
+    /// The permission bits that something gets of those that its sender names: no set-user-ID,
+    /// set-group-ID or sticky bit.
+    pub(crate) fn allowed_mode(&self, mode: u32) -> u32 {
+        mode & 0o777 & !self.umask
+    }
+
+    /// Looks at what has the final name already.
+    pub(crate) fn existing(&self, offer: &Offer) -> Result<Existing, StoreError> {
+        let name = offer.path.name().as_str();
+        let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(Existing::Nothing),
+            Err(errno) => return Err(self.failed("look at", name, errno)),
+            Ok(stat) => stat,
+        };
+        let size = offer.size.as_u64();
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || u64::try_from(stat.st_size) != Ok(size) {
+            return Ok(Existing::Different);
+        }
+        // A file that cannot be read cannot be shown to be the same.
+        let alike = self
+            .open_plainly(name, false)
+            .ok()
+            .filter(|file| content::guard(file, size).is_ok_and(|guard| guard == offer.guard));
+        Ok(alike.map_or(Existing::Different, Existing::Alike))
+    }
+
+    /// Makes a symbolic link, in one step. `false`: there is the same one already.
+    ///
+    /// Where something else has its name: [`ReceiveError::Exists`], or it is replaced.
+    pub(crate) fn link(
+        &self,
+        offer: &Offer,
+        target: &str,
+        replace: bool,
+    ) -> Result<bool, ReceiveError> {
+        let name = offer.path.name();
+        if self.link_target(name.as_str()).as_deref() == Some(target.as_bytes()) {
+            return Ok(false);
+        }
+        self.check_entries()?;
+        let failed = |errno| self.failed("make the symbolic link", name.as_str(), errno);
+        let made = if replace {
+            self.remove(&name.part())
+                .and_then(|_| Ok(symlinkat(target, &self.handle, name.part())?))
+                .map_err(|error| StoreError::new("remove", self.path_of(&name.part()), error))?;
+            renameat(&self.handle, name.part(), &self.handle, name.as_str())
+        } else {
+            symlinkat(target, &self.handle, name.as_str())
+        };
+        match made {
+            Err(Errno::EXIST) => Err(ReceiveError::Exists {
+                name: offer.path.to_string(),
+            }),
+            made => {
+                made.map_err(failed)?;
+                self.sync()?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn link_target(&self, name: &str) -> Option<Vec<u8>> {
+        let target = readlinkat(&self.handle, name, Vec::new()).ok()?;
+        Some(target.into_bytes())
+    }
+
+    /// Removes what an earlier, unfinished transfer of this name left behind.
+    pub(crate) fn clean(&self, name: &FileName) {
+        for leftover in [name.journal_draft(), name.journal(), name.part()] {
+            if let Err(error) = self.remove(&leftover) {
+                tracing::debug!(leftover, %error, "an unfinished file stays behind");
+            }
+        }
+    }
+
+    /// Opens a regular file and nothing else: follows no link, waits for no pipe.
+    pub(super) fn open_plainly(&self, name: &str, write: bool) -> io::Result<File> {
+        let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
+        let file = self.open_at(name, access | OFlags::NONBLOCK)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(file)
+    }
+
+    /// Opens a file; one that is made is the user's alone.
+    pub(super) fn open_at(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(openat(&self.handle, name, flags, mode)?.into())
+    }
+
+    /// Removes a name that is no directory; tells whether it was there.
+    pub(super) fn remove(&self, name: &str) -> io::Result<bool> {
+        match unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Renames within this directory, in place of what has the new name.
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.handle, from, &self.handle, to)?)
+    }
+
+    /// Renames within this directory, unless something has the new name.
+    pub(super) fn rename_to_free(&self, from: &str, to: &str) -> io::Result<()> {
+        let here = &self.handle;
+        match renameat_with(here, from, here, to, RenameFlags::NOREPLACE) {
+            // File systems without that flag (NFS, some FUSE): a hard link refuses as well.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                linkat(here, from, here, to, AtFlags::empty())?;
+                self.remove(from).map(drop)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Bytes that may still be stored without touching the reserve of `keep_free`.
+    pub(super) fn available(&self, keep_free: u64) -> Result<u64, StoreError> {
+        let figures = self.figures()?;
+        let free = figures.f_bavail.saturating_mul(figures.f_frsize);
+        Ok(free.saturating_sub(keep_free))
+    }
+
+    /// Refuses to make a file, link or directory where the file system has few left.
+    pub(super) fn check_entries(&self) -> Result<(), StoreError> {
+        let figures = self.figures()?;
+        // Some file systems set no limit, and say 0.
+        let keep = KEEP_FREE_ENTRIES.min(figures.f_files / KEEP_FREE_SHARE);
+        match figures.f_files > 0 && figures.f_favail <= keep {
+            true => Err(StoreError::TooManyEntries {
+                directory: self.path.clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn figures(&self) -> Result<rustix::fs::StatVfs, StoreError> {
+        fstatvfs(&self.handle).map_err(|errno| self.here("ask for the free space of", errno.into()))
+    }
+
+    /// Makes created, removed and renamed names durable.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.handle
+            .sync_all()
+            .map_err(|error| self.here("sync the directory", error))
+    }
+
+    fn here(&self, action: &'static str, source: io::Error) -> StoreError {
+        StoreError::new(action, self.path.clone(), source)
+    }
+
+    fn failed(&self, action: &'static str, name: &str, errno: Errno) -> StoreError {
+        StoreError::new(action, self.path_of(name), errno.into())
+    }
+}
+
+/// Gives a file or directory its time. A time that the file system cannot hold is no failure.
+pub(super) fn set_time(file: &File, time: FileTime) {
+    if let Some(Err(error)) = time.as_system_time().map(|time| file.set_modified(time)) {
+        tracing::debug!(%error, "the time of the transfer stays");
+    }
+}
+
+/// The process's umask. Asking for it by `umask(2)` would change it for a moment, for all threads.
+fn own_umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))
+        .and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
+        .unwrap_or(DEFAULT_UMASK)
+}
+
+/// Where `/proc` is not there: what most systems have.
+const DEFAULT_UMASK: u32 = 0o022;
+/// What the owner may do with every directory that is made here: else it could not be filled.
+const OWN_DIRECTORY_MODE: u32 = 0o700;
+/// Files that can still be made on the file system when no more are taken …
+const KEEP_FREE_ENTRIES: u64 = 1000;
+/// … or this part of all that it can have, where that is less.
+const KEEP_FREE_SHARE: u64 = 16;
