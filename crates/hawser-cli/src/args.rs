@@ -4,6 +4,7 @@
 //! for one command, once.
 
 mod directory;
+mod door;
 mod enclosed;
 mod events;
 mod files;
@@ -35,6 +36,7 @@ use hawser_types::{ByteCount, MIN_JOIN_PORT, StreamId};
 use shared::{link_name, network, socket_address};
 
 pub(crate) use directory::{DirectoryArgs, RegistrationArgs};
+use door::DoorArgs;
 pub(crate) use enclosed::{EnclosedArgs, KeeperArgs};
 pub(crate) use events::EventsArgs;
 pub(crate) use files::{ReceiveArgs, SendArgs};
@@ -247,24 +249,6 @@ pub(crate) struct ServeArgs {
     pub(crate) web: Option<SocketAddr>,
 }
 
-/// Addresses at which the far end listens, and those in invites.
-#[derive(Args, Debug)]
-pub(crate) struct DoorArgs {
-    /// Listen at this address [default: [::]:7443]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
-    pub(crate) listen: Option<SocketAddr>,
-    /// Address at which clients reach this machine, for invites; may be repeated [default: the
-    /// address in --listen, or this machine's addresses]
-    #[arg(long, value_name = "HOST[:PORT]")]
-    pub(crate) advertise: Vec<HostPort>,
-    /// Also write the invite to this file, readable only by its owner
-    #[arg(long, value_name = "F")]
-    pub(crate) invite_file: Option<PathBuf>,
-    /// Accept clients' data over TCP only, and open no UDP port
-    #[arg(long)]
-    pub(crate) no_udp: bool,
-}
-
 /// `hawser up`.
 #[derive(Args, Debug)]
 pub(crate) struct UpArgs {
@@ -457,19 +441,6 @@ impl ServeArgs {
         }
         self.front.apply_to(&mut config.front);
         config.web = self.web.or(config.web);
-    }
-}
-
-impl DoorArgs {
-    /// Puts what the flags say over what the file says.
-    pub(crate) fn apply_to(&self, config: &mut ServeConfig) {
-        if let Some(listen) = self.listen {
-            config.listen = listen;
-        }
-        if !self.advertise.is_empty() {
-            config.advertise.clone_from(&self.advertise);
-        }
-        config.udp &= !self.no_udp;
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! [`send_file`] sends a file over a stream that the caller opened, and [`Receiver`] takes what
 //! such a stream brings into one directory. [`Tree`] lists what a directory has, and [`send_entry`]
-//! sends each of that, over a stream of its own; [`send_input`] sends what a program writes. A transfer that was cut goes on where it stopped: both
-//! ends do the same again, over a new stream. A file gets its name only when all of it is on disk
-//! and matches its BLAKE3 checksum.
+//! sends each of that, over a stream of its own; [`send_input`] sends what a program writes.
+//!
+//! A transfer that was cut goes on where it stopped: both ends do the same again, over a new
+//! stream. A file gets its name only when all of it is on disk and matches its BLAKE3 checksum.
 //!
 //! The stream is anything: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for the
 //! receiver [`UnorderedRead`], which hands out chunks by offset.

@@ -66,30 +66,11 @@ impl Source {
         place: Option<&EntryPath>,
         follow: FollowLinks,
     ) -> Result<Self, SendError> {
-        let open = |source| SendError::Open {
-            path: path.to_owned(),
-            source,
-        };
         let read = |source| SendError::Read {
             path: path.to_owned(),
             source,
         };
-        let flags = match follow {
-            FollowLinks::Yes => OFlags::NONBLOCK,
-            FollowLinks::No => OFlags::NONBLOCK | OFlags::NOFOLLOW,
-        };
-        let file = File::options()
-            .read(true)
-            // A pipe without a writer would hold us here.
-            .custom_flags(flags.bits() as i32)
-            .open(path)
-            .map_err(open)?;
-        let metadata = file.metadata().map_err(open)?;
-        if !metadata.is_file() {
-            return Err(SendError::NotAFile {
-                path: path.to_owned(),
-            });
-        }
+        let (file, metadata) = open_file(path, follow)?;
         let size = metadata.len();
         if size > MAX_FILE_BYTES {
             return Err(SendError::TooLarge {
@@ -289,6 +270,31 @@ pub(super) fn read_ahead() -> (ReadAhead, Outlet) {
         used: used_out,
     };
     (ReadAhead { full, used }, outlet)
+}
+
+/// Opens a regular file.
+fn open_file(path: &Path, follow: FollowLinks) -> Result<(File, Metadata), SendError> {
+    let failed = |source| SendError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let flags = match follow {
+        FollowLinks::Yes => OFlags::NONBLOCK,
+        FollowLinks::No => OFlags::NONBLOCK | OFlags::NOFOLLOW,
+    };
+    let file = File::options()
+        .read(true)
+        // A pipe without a writer would hold us here.
+        .custom_flags(flags.bits() as i32)
+        .open(path)
+        .map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    match metadata.is_file() {
+        true => Ok((file, metadata)),
+        false => Err(SendError::NotAFile {
+            path: path.to_owned(),
+        }),
+    }
 }
 
 /// When a file was changed last.

@@ -6,7 +6,7 @@ use clap::Args;
 use hawser_config::{GatewaySource, TransportChoice};
 use hawser_file::EntryPath;
 
-use super::DoorArgs;
+use super::door::DoorArgs;
 
 /// `hawser send`.
 #[derive(Args, Debug)]

@@ -130,9 +130,11 @@ impl Far {
         command.args(["--listen", "10.99.0.1:7443", "--advertise", "10.99.0.1"]);
         command.arg("--invite-file").arg(&invite);
         let receiver = place.launch_command("receiver", command);
-        until("an invite is written", || invite.exists(), || {
-            receiver.log()
-        });
+        until(
+            "an invite is written",
+            || invite.exists(),
+            || receiver.log(),
+        );
         Self {
             place,
             receiver,
@@ -225,7 +227,7 @@ fn an_input_is_not_resumed_and_its_sender_says_so() {
         let Far {
             place, receiver, ..
         } = far;
-        receiver.kill();
+        receiver.end();
         assert_eq!(sender.wait(), Some(1));
         let said = "standard input cannot be resumed";
         assert!(sender.log().contains(said), "{}", sender.log());
@@ -239,7 +241,10 @@ fn standard_input_needs_a_name_and_fills_a_file() {
     let _receiver = receive(&place);
     let to = place.invite();
     let nameless = place.run("sender", &["send", "-", "--to", &to]);
-    nameless.expect(2, "standard input has no name: give it one with --name NAME");
+    nameless.expect(
+        2,
+        "standard input has no name: give it one with --name NAME",
+    );
     for bad in ["../up", "/up", "a/", ""] {
         let refused = place.run("sender", &["send", "-", "--name", bad, "--to", &to]);
         refused.expect(2, "--name");

@@ -152,8 +152,8 @@ const EXAMPLES: [(&str, &str, &str); 34] = [
     ),
     (
         "hawser-send",
-        "pg_dump shop | hawser send - --name shop.sql --to @invite",
-        "Send what a program writes.",
+        "hawser send - --name shop.sql --to @invite",
+        "Send what a program writes, as in `pg_dump shop | hawser send …`.",
     ),
     (
         "hawser-receive",
