@@ -62,6 +62,22 @@ impl ForeignSource {
     /// # Errors
     /// Why it works in no family; then nothing is left behind.
     pub async fn begin(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
+        Self::begin_in_place(ports, false).await
+    }
+
+    /// Likewise where the process whose place this one takes may have done it, and needs it as long
+    /// as it lives. That one must not end it.
+    ///
+    /// # Errors
+    /// Why it works in no family; then what that process has set up stays.
+    pub async fn succeed(ports: BTreeSet<u16>) -> Result<Self, ForeignSourceError> {
+        Self::begin_in_place(ports, true).await
+    }
+
+    async fn begin_in_place(
+        ports: BTreeSet<u16>,
+        is_succeeding: bool,
+    ) -> Result<Self, ForeignSourceError> {
         let mut begun = Self {
             ports: Mutex::new(ports),
             adding: tokio::sync::Mutex::default(),
@@ -72,7 +88,9 @@ impl ForeignSource {
             match begun.begin_family(loopback).await {
                 Ok(()) => begun.works.push(loopback),
                 Err(error) => {
-                    begun.remove_own(loopback).await;
+                    if !is_succeeding {
+                        begun.remove_own(loopback).await;
+                    }
                     failed.push((loopback, error));
                 }
             }
@@ -93,8 +111,6 @@ impl ForeignSource {
     }
 
     async fn begin_family(&self, loopback: IpAddr) -> Result<(), ForeignSourceError> {
-        // What a killed daemon has left. Rules for other ports may be a running one's.
-        self.remove_own(loopback).await;
         let trial = TcpListener::bind((loopback, 0)).await;
         let trial = trial.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
         let at = trial.local_addr();
@@ -124,8 +140,6 @@ impl ForeignSource {
             return Err(ForeignSourceError::Routes(problem));
         }
         for loopback in &self.works {
-            // What a killed daemon has left.
-            remove(*loopback, |it| it == port).await;
             if let Err(error) = add(*loopback, &[port]).await {
                 for loopback in &self.works {
                     remove(*loopback, |it| it == port).await;
@@ -248,9 +262,14 @@ async fn add_all(handle: &Handle, loopback: IpAddr, ports: &[u16]) -> Result<(),
             RuleAttribute::IpProtocol(IpProtocol::Tcp),
             RuleAttribute::SourcePortRange(range),
         ]);
-        match loopback {
-            IpAddr::V4(from) => rule.v4().source_prefix(from, 32).execute().await?,
-            IpAddr::V6(from) => rule.v6().source_prefix(from, 128).execute().await?,
+        let added = match loopback {
+            IpAddr::V4(from) => rule.v4().source_prefix(from, 32).execute().await,
+            IpAddr::V6(from) => rule.v6().source_prefix(from, 128).execute().await,
+        };
+        match added {
+            // A killed daemon has left it, or it is the predecessor's.
+            Err(error) if !is_there(&error) => return Err(error),
+            _ => {}
         }
     }
     Ok(())

@@ -185,6 +185,12 @@ impl Gateway {
         admit::enter(&self.shared, stream, remote, origin);
     }
 
+    /// Whether a connection that has `said` this joins a session that is here.
+    pub fn has_session_of(&self, said: &Join) -> bool {
+        let session = JoinPrelude::decode(&said.0).map(|prelude| prelude.session);
+        session.is_some_and(|session| self.shared.lock_sessions().contains_key(&session))
+    }
+
     /// Takes a connection that came to the process that has taken this one's place, and that joins
     /// a session: that it has `said` so far.
     ///

@@ -7,6 +7,7 @@
 //! and go with this program, however that ends.
 
 mod apart;
+mod hold;
 mod modes;
 pub(crate) mod rules;
 #[cfg(test)]
@@ -27,7 +28,9 @@ use crate::forwarding::{Family, of_interface, setting_of, tell_of_firewalls};
 use crate::guard::{Guard, GuardError};
 use crate::links::{Link, LinkKind};
 use crate::nft::{self, NftError};
+use crate::takeover;
 use crate::tun::is_own;
+pub use hold::LanHold;
 use modes::{CHOOSING, Chain, TAKEN};
 
 /// What is taken, and where it goes.
@@ -204,7 +207,7 @@ pub fn listen(is_v6: bool) -> Result<TcpListener, LanError> {
 }
 
 /// Opens the port for questions for names at an address of `interface`, for hosts behind it alone.
-/// Needs a tokio runtime, and the right to open ports below 1024.
+/// The listener is the predecessor's where it has one. Needs a tokio runtime, and the right to open ports below 1024.
 ///
 /// # Errors
 /// That the system refuses, as where a name server has the port.
@@ -218,6 +221,10 @@ pub fn listen_for_names(interface: &Link, address: IpAddr) -> io::Result<(TcpLis
     };
     let (socket, at) = open(Type::DGRAM, Protocol::UDP)?;
     socket.bind(&at.into())?;
+    let at = SocketAddr::new(address, NAMES);
+    if let Some(inherited) = takeover::take_on_link(at, interface.index) {
+        return Ok((inherited, UdpSocket::from_std(socket.into())?));
+    }
     let (listener, at) = open(Type::STREAM, Protocol::TCP)?;
     // Else a restart would have to wait for the connections of the run before.
     listener.set_reuse_address(true)?;

@@ -23,13 +23,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::BytesMut;
 use hawser_sctp::Local;
-use hawser_wire::JoinPrelude;
+use hawser_wire::{JoinOffer, JoinPrelude};
 use tokio::net::TcpStream;
 
 use crate::bind;
 pub use inherited::{let_go, take_listener};
-pub(crate) use inherited::{take_on_link, take_tcp};
-pub use message::{Datagrams, Join, Left, Message};
+pub(crate) use inherited::{on_links_at, take_on_link, take_tcp};
+pub use message::{Datagrams, Join, Left, Message, Offer};
 pub use pipe::{Pipe, pair};
 pub use sockets::listening;
 
@@ -71,9 +71,21 @@ impl ToPredecessor {
     /// # Errors
     /// That the predecessor is gone, or takes no more now.
     pub(crate) fn pass_join(&self, stream: TcpStream, prelude: &JoinPrelude) -> io::Result<()> {
+        self.pass(stream, &Message::Join(Join(prelude.encode())))
+    }
+
+    /// Likewise one that a gateway has begun for a session which is not known here, and that has
+    /// said no more than `offer`.
+    ///
+    /// # Errors
+    /// That the predecessor is gone, or takes no more now.
+    pub(crate) fn pass_offer(&self, stream: TcpStream, offer: &JoinOffer) -> io::Result<()> {
+        self.pass(stream, &Message::Offer(Offer(offer.encode())))
+    }
+
+    fn pass(&self, stream: TcpStream, message: &Message) -> io::Result<()> {
         let stream = stream.into_std()?;
-        let message = Message::Join(Join(prelude.encode()));
-        self.pipe.try_send(&message, Some(stream.as_fd()))
+        self.pipe.try_send(message, Some(stream.as_fd()))
     }
 
     /// Hands over datagrams that no key here opens.

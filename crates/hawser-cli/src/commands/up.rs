@@ -34,7 +34,7 @@ use crate::daemon::proxy::by_gateway::ByGateway;
 use crate::daemon::proxy::by_name::ByName;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::discovering::{Discovering, Seeking};
-use crate::daemon::proxy::lan::{LanCapture, Lans};
+use crate::daemon::proxy::lan::Lans;
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::password;
@@ -44,7 +44,7 @@ use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::proxy::vouching;
-use crate::daemon::takeover::Successor;
+use crate::daemon::takeover::{Passed, Predecessor, Successor};
 use crate::daemon::web::Web;
 use crate::daemon::{Asked, Asking, Daemon};
 use crate::rule_files::RuleFiles;
@@ -91,9 +91,11 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let target = target(setup, args, (&config, lans.is_some()), &rules)?;
     let mut subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
     subject.kill_switch = kill_switch.as_ref().map(KillSwitch::since);
+    let mut joins = None;
     let gateway = match target {
         Some(mut target) => {
-            target.config.join_port = join_port(&config, &links)?;
+            joins = join_port(&config, &links, daemon.predecessor())?;
+            target.config.join_port.clone_from(&joins);
             Some(Enrolled::connect(target, setup, &links, &rules).await?)
         }
         None => None,
@@ -106,6 +108,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         connection_rules: live_rules.subscribe(),
         programs: scopes.programs.as_ref(),
         gateway: gateway.as_ref(),
+        joins,
         registration: registration.as_ref(),
         machine: ThisMachine::new(own.clone()),
         own,
@@ -146,12 +149,17 @@ fn target(
     Ok(target)
 }
 
-/// Opens the port at which the gateway may connect, if that is wanted.
-fn join_port(config: &UpConfig, links: &Links) -> anyhow::Result<Option<Arc<JoinPort>>> {
+/// Opens the port at which the gateway may connect, or takes the predecessor's, if that is wanted.
+fn join_port(
+    config: &UpConfig,
+    links: &Links,
+    predecessor: Option<&Predecessor>,
+) -> anyhow::Result<Option<Arc<JoinPort>>> {
     let Some(port) = config.accept_joins else {
         return Ok(None);
     };
-    let opened = JoinPort::open(port, config.links.clone(), links.clone());
+    let predecessor = predecessor.map(Predecessor::to);
+    let opened = JoinPort::open(port, config.links.clone(), links.clone(), predecessor);
     let opened = opened.with_context(|| format!("can't accept joins at port {port}"))?;
     tracing::info!(port, "accepting connections of the gateway");
     Ok(Some(Arc::new(opened)))
@@ -227,6 +235,8 @@ struct Serving<'a> {
     /// Whose connections are captured in the kernel.
     programs: Option<&'a CaptureScope>,
     gateway: Option<&'a Enrolled>,
+    /// The port at which it may connect.
+    joins: Option<Arc<JoinPort>>,
     /// By what name this host is to be found.
     registration: Option<&'a Wanted>,
     machine: ThisMachine,
@@ -286,7 +296,11 @@ impl Serving<'_> {
             proxy,
             subject,
             datagrams: self.reserved.guarding(datagrams),
-            bound_to_process: self.bound_to_process(lans.is_some()),
+            joins: self.joins.clone(),
+            bound_to_process: match (lans.is_some(), self.registration) {
+                (true, _) => Some("--capture lan:"),
+                (false, registered) => registered.map(|_| "a registered name"),
+            },
         };
         let peers = peering.as_ref().map(Peering::peers);
         let dialer = direct.dialer(by_gateway.as_ref().map(ByGateway::dialer), peers);
@@ -410,12 +424,13 @@ impl Serving<'_> {
         let dialer = Arc::new(dialer);
         let lans =
             lans.map(|lans| lans.take(&dialer, self.own.clone(), self.connection_rules.clone()));
-        let lans = lans.transpose()?;
+        let lans = lans.transpose()?.map(Arc::new);
         let subject = &mut port.subject;
-        subject.lan = lans.as_ref().map(LanCapture::counters);
+        subject.lan = lans.as_ref().map(|it| it.counters());
         let facts = Facts {
             programs: self.programs.cloned(),
             gateway: self.gateway.map(|it| Arc::clone(&it.client)),
+            lans,
             connection: self.config.connection.clone(),
             links: self.links.clone(),
             rules: self.connection_rules.clone(),
@@ -425,11 +440,12 @@ impl Serving<'_> {
             kill_switch: subject.kill_switch.clone(),
             names: subject.names.clone(),
             discovered: subject.discovered.clone(),
+            announcing: subject.announcing.clone(),
             vouched: subject.vouched.clone(),
         };
         let is_succeeding = port.daemon.predecessor().is_some();
-        let machine = Machine::start(facts, lans, is_succeeding).await?;
-        if let Err(error) = self.take_over(port.daemon).await {
+        let machine = Machine::start(facts, is_succeeding).await?;
+        if let Err(error) = self.take_over(port.daemon, &machine).await {
             machine.end().await;
             return Err(error);
         }
@@ -450,25 +466,16 @@ impl Serving<'_> {
     }
 
     /// Has the process give way whose place this one takes, if there is one.
-    async fn take_over(&self, daemon: &Daemon) -> anyhow::Result<()> {
-        if let (Some(_), Some(gateway)) = (daemon.predecessor(), self.gateway) {
-            // Connections find a session then; where the gateway is away, they do as well as there.
-            let _ = gateway.client.admitted(GATEWAY_PATIENCE).await;
+    async fn take_over(&self, daemon: &Daemon, machine: &Machine) -> anyhow::Result<()> {
+        if daemon.predecessor().is_some() {
+            if let Some(gateway) = self.gateway {
+                // Connections find a session then; where the gateway is away, they do as well as
+                // there.
+                let _ = gateway.client.admitted(GATEWAY_PATIENCE).await;
+            }
+            machine.hold().await;
         }
         daemon.take_over().await
-    }
-
-    /// Why no other process can take over while connections go on, if that is so.
-    fn bound_to_process(&self, lans: bool) -> Option<&'static str> {
-        let up = &self.config.up;
-        let reasons = [
-            (lans, "--capture lan:"),
-            (self.registration.is_some(), "a registered name"),
-            (up.discover, "--discover"),
-            (up.accept_joins.is_some(), "--accept-joins"),
-        ];
-        let reason = reasons.into_iter().find(|(holds, _)| *holds);
-        reason.map(|(_, name)| name)
     }
 }
 
@@ -480,6 +487,8 @@ struct Port<'a> {
     proxy: ProxyConfig,
     subject: ClientSubject,
     datagrams: Arc<dyn DatagramPorts>,
+    /// The port at which the gateway may connect.
+    joins: Option<Arc<JoinPort>>,
     /// Why no other process can take over, if that is so.
     bound_to_process: Option<&'static str>,
 }
@@ -530,10 +539,11 @@ impl Port<'_> {
             drop(close);
             if let Some(successor) = &successor {
                 let open = || counters.snapshot().current + machine.open();
+                let joins = self.joins.as_deref();
+                joins.into_iter().for_each(JoinPort::stop_listening);
+                let taking = take_passed(successor, joins);
                 let asked = daemon.asked_to_end();
-                successor
-                    .serve_rest(open, std::future::pending(), asked)
-                    .await;
+                successor.serve_rest(open, taking, asked).await;
             }
             drop(end);
             successor
@@ -562,6 +572,18 @@ async fn replaced(
                 }
                 machine.take_back().await;
             }
+        }
+    }
+}
+
+/// Takes what came to the new process and is this one's, for ever.
+async fn take_passed(successor: &Successor, joins: Option<&JoinPort>) {
+    loop {
+        let passed = successor.next().await;
+        if let (Passed::Offer(connection, said), Some(port)) = (passed, joins)
+            && let Err(error) = port.take_passed(connection, &said)
+        {
+            tracing::debug!(%error, "a connection that was passed on is of no use");
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod door;
 pub(crate) mod far_end;
 pub(crate) mod found;
 pub(crate) mod front_door;
+mod front_handshakes;
 mod front_ports;
 pub(crate) mod measure;
 pub(crate) mod own;

@@ -1,7 +1,7 @@
 //! Two hosts that reach each other by name, wherever they are.
 
 mod behind_nat;
-mod stage;
+pub(crate) mod stage;
 
 use std::io::{Read as _, Write as _};
 

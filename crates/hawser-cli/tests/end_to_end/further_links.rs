@@ -101,15 +101,15 @@ fn download(net: &Net, up: &Daemon, gateway: &Daemon) -> f64 {
 }
 
 /// A client, a router, and a gateway's host on two networks behind the router.
-struct Net {
-    place: Place,
+pub(crate) struct Net {
+    pub(crate) place: Place,
     _router: Neighbour,
-    host: Neighbour,
+    pub(crate) host: Neighbour,
 }
 
 impl Net {
     /// `None` where the test can't run.
-    fn start(name: &str) -> Option<Self> {
+    pub(crate) fn start(name: &str) -> Option<Self> {
         if origin::is_without_curl(name) {
             return None;
         }
@@ -148,7 +148,7 @@ impl Net {
         })
     }
 
-    fn gateway(&self, more: &[&str]) -> Daemon {
+    pub(crate) fn gateway(&self, more: &[&str]) -> Daemon {
         let (place, invite) = (&self.place, self.place.path("invite"));
         let mut serve = self.host.command(env!("CARGO_BIN_EXE_hawser"));
         serve.arg("--state").arg(place.path("gateway"));
@@ -160,7 +160,7 @@ impl Net {
         gateway
     }
 
-    fn client(&self, more: &[&str]) -> Daemon {
+    pub(crate) fn client(&self, more: &[&str]) -> Daemon {
         let invite = self.place.invite();
         let config = self.place.path("client.toml");
         // Chunks take turns with one channel, not with as many as the link may have.
@@ -214,12 +214,12 @@ fn sockets() -> String {
 }
 
 const DSL: &str = "10.8.0.2";
-const BY_LTE: &str = "route add default via 10.9.0.1 dev lte metric 200";
+pub(crate) const BY_LTE: &str = "route add default via 10.9.0.1 dev lte metric 200";
 /// An address as on the internet.
-const ORIGIN: &str = "11.22.33.53";
+pub(crate) const ORIGIN: &str = "11.22.33.53";
 /// 10.9.0.2 as the kernel lists it.
 const LTE_IN_HEX: &str = "0200090A:";
-const PORT: &str = "7450";
+pub(crate) const PORT: &str = "7450";
 const PORT_IN_HEX: &str = "1D1A";
 const SIZE: usize = 5_000_000;
 const RULES: &[u8] = b"table ip filter {

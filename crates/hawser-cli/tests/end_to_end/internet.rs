@@ -157,7 +157,7 @@ pub(crate) fn serve_discard(server: &Neighbour) -> Arc<AtomicU64> {
 }
 
 /// Mirrors datagrams and bytes, each at port 7.
-fn serve_echoes(server: &Neighbour, at: &'static str) {
+pub(crate) fn serve_echoes(server: &Neighbour, at: &'static str) {
     serve_there(server, async move |ready| {
         let datagrams = UdpSocket::bind((at, 7)).await.unwrap();
         let listener = TcpListener::bind((at, 7)).await.unwrap();

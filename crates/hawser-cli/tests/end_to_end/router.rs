@@ -3,9 +3,9 @@
 
 mod closed;
 mod overlap;
-mod scripts;
+pub(crate) mod scripts;
 mod shares;
-mod stage;
+pub(crate) mod stage;
 
 use std::net::IpAddr;
 use std::process::Command;

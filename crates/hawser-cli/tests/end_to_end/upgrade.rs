@@ -1,13 +1,20 @@
 //! A new process takes over from a daemon, and what is open goes on.
 
+mod directory;
+mod fronted;
+mod joins;
+mod traffic;
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use hawser_skip::namespace::in_namespace_of_root;
 
-use super::internet::Internet;
+use super::internet::{Internet, SERVER};
 use super::program::{Daemon, Place, until};
+use traffic::{Traffic, Way};
 
 /// A machine whose connections and packets are captured, and its gateway, are both replaced while a
 /// connection, new connections and datagrams go over them. In between a link is lost and comes
@@ -24,34 +31,22 @@ fn streams_and_packets_go_on_while_both_ends_are_replaced() {
             let invite = net.place.invite();
             let client = net.up(&["--gateway", &invite, "--transport", transport]);
             let log = || format!("{}\n{}", client.log(), gateway.log());
-            let _ = std::fs::remove_file(net.done());
-            let running = net.begin(TRAFFIC);
-            until_moved(&net, 20, log);
+            let traffic = Traffic::begin(&net.place, Way::Ordinary(SERVER));
+            traffic.until_moved(20, log);
 
             upgrade(&net.place, "gateway", &gateway);
             net.gateway.ip("link set lte down");
-            until("the link is lost", || by_second_link(&net) == 0, log);
+            let by_lte = || standing(net.gateway.command("ss"), None, BY_LTE);
+            until("the link is lost", || !by_lte(), log);
             net.gateway.ip("link set lte up");
-            until("the link is back", || by_second_link(&net) > 0, log);
-            until_moved(&net, 20, log);
+            until("the link is back", by_lte, log);
+            traffic.until_moved(20, log);
             upgrade(&net.place, "client", &client);
-            until_moved(&net, 20, log);
+            traffic.until_moved(20, log);
 
-            std::fs::write(net.done(), "").unwrap();
-            let ended = running.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&ended.stdout);
-            println!("{transport}: {said}");
-            assert!(said.starts_with("all came back"), "{said}{}", log());
-            until(
-                "the old process has nothing",
-                || is_alone(&net, "gateway"),
-                log,
-            );
-            until(
-                "the old process has nothing",
-                || is_alone(&net, "client"),
-                log,
-            );
+            println!("{transport}: {}", traffic.end(log));
+            until_alone(&net.place, "gateway", log);
+            until_alone(&net.place, "client", log);
             client.end();
             gateway.end();
         }
@@ -138,10 +133,7 @@ fn what_can_not_be_handed_over_is_told() {
     let place = Place::new();
     let gateway = place.serve();
     let invite = place.invite();
-    let more = ["--gateway", &invite, "--accept-joins", "7444"];
-    let client = place.up("client", &more);
-    let refused = place.run("client", &["upgrade"]);
-    refused.expect(1, "with --accept-joins no other process can take over");
+    let client = place.up("client", &["--gateway", &invite]);
     let by_hand = place.run("third", &["--taking-over", "up"]);
     by_hand.expect(1, "--taking-over: only hawser itself takes over");
     let none = place.run("nowhere", &["upgrade"]);
@@ -160,93 +152,25 @@ fn upgrade(place: &Place, state: &str, daemon: &Daemon) {
     assert_ne!(status["process_id"], daemon.process(), "{status}");
 }
 
-/// Whether no process of before serves any more.
-fn is_alone(net: &Internet, state: &str) -> bool {
-    let status = net.place.status(state);
-    status.is_some_and(|status| status["predecessor"].is_null())
-}
-
-/// How many connections the gateway has by the client's second link, in whichever process.
-fn by_second_link(net: &Internet) -> usize {
-    let arguments = ["-Htn", "state", "established", "dst", "10.2.0.2"];
-    let output = net.gateway.command("ss").args(arguments).output().unwrap();
-    String::from_utf8_lossy(&output.stdout).lines().count()
-}
-
-/// Waits until so many more connections have been made and datagrams have come back.
-fn until_moved(net: &Internet, count: usize, log: impl Fn() -> String) {
-    let moved = net.place.path("done.moved");
-    let lines = || {
-        std::fs::read_to_string(&moved)
-            .unwrap_or_default()
-            .lines()
-            .count()
+/// Waits until no process of before serves any more.
+fn until_alone(place: &Place, state: &str, log: impl Fn() -> String) {
+    let is_alone = || {
+        let status = place.status(state);
+        status.is_some_and(|status| status["predecessor"].is_null())
     };
-    let before = lines();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while lines() < before + count {
-        assert!(Instant::now() < deadline, "nothing moves: {}", log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the old process has nothing", is_alone, log);
 }
 
-/// One connection on which bytes go there and back all the time, a new one every now and then, and
-/// datagrams. Says what was lost, and how long anything took at most.
-const TRAFFIC: &str = "
-import threading
-server, done = ('11.0.0.2', 7), 'DONE'
-moved = open(done + '.moved', 'w')
-is_over = lambda: os.path.exists(done)
-problems, longest = [], {}
-def took(what, since):
-    longest[what] = max(longest.get(what, 0), time.monotonic() - since)
-def stream():
-    s = socket.create_connection(server)
-    f = s.makefile('rb')
-    f.readline()
-    block = os.urandom(60000)
-    while not is_over():
-        begun = time.monotonic()
-        s.sendall(block)
-        if f.read(len(block)) != block:
-            problems.append('the connection broke')
-            return
-        took('block', begun)
-def new():
-    while not is_over():
-        begun = time.monotonic()
-        s = socket.create_connection(server)
-        s.sendall(b'x')
-        f = s.makefile('rb')
-        f.readline()
-        if f.read(1) != b'x':
-            problems.append('a new connection broke')
-        s.close()
-        took('connection', begun)
-        moved.write('connection\\n')
-        moved.flush()
-        time.sleep(0.05)
-def datagrams():
-    s = udp()
-    s.settimeout(0.02)
-    heard, number = time.monotonic(), 0
-    while not is_over():
-        number += 1
-        s.sendto(b'%d' % number, server)
-        try:
-            while True:
-                s.recv(100)
-                took('silence', heard)
-                heard = time.monotonic()
-        except OSError:
-            pass
-def guard(run):
-    try:
-        run()
-    except Exception as error:
-        problems.append(repr(error))
-threads = [threading.Thread(target=guard, args=(run,)) for run in (stream, new, datagrams)]
-[it.start() for it in threads]
-[it.join() for it in threads]
-print('; '.join(problems) or 'all came back', {k: round(v, 3) for k, v in longest.items()})
-";
+/// Whether connections stand among those that `filter` means, as `ss` tells; of a daemon's first
+/// process, where one is given.
+fn standing(mut ss: Command, daemon: Option<&Daemon>, filter: &[&str]) -> bool {
+    ss.args(["-Htnp", "state", "established"]).args(filter);
+    let said = ss.output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let process = daemon.map(|it| format!("pid={},", it.process()));
+    said.lines()
+        .any(|line| process.as_ref().is_none_or(|it| line.contains(it)))
+}
+
+/// Of connections at the gateway: that they come by the client's second link.
+const BY_LTE: &[&str] = &["dst", "10.2.0.2"];

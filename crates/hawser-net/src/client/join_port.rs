@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use tokio::time::timeout;
 use crate::driver::Driver;
 use crate::gateway::{AcceptLimits, HalfOpen, Origin, accept_each};
 use crate::links::{self, Link};
+use crate::takeover::{self, Offer, ToPredecessor};
 use crate::{bind, port_on_links};
 
 /// A TCP port, on each of a machine's links, at which gateways may begin connections of their
@@ -38,7 +40,8 @@ pub struct JoinPort {
 
 impl JoinPort {
     /// Listens at `port` of the links with these names, or of every usable one where there are no
-    /// names. `links` follows the machine's links. Needs a tokio runtime.
+    /// names. `links` follows the machine's links. What is for a session of the `predecessor`, the
+    /// process whose place this one takes, is passed on. Needs a tokio runtime.
     ///
     /// # Errors
     /// The port is another program's, or may not be had; or it is below [`MIN_JOIN_PORT`], to which
@@ -47,13 +50,17 @@ impl JoinPort {
         port: u16,
         names: Vec<String>,
         links: watch::Receiver<Arc<Vec<Link>>>,
+        predecessor: Option<ToPredecessor>,
     ) -> io::Result<Self> {
         if port < MIN_JOIN_PORT {
             let text = format!("ports below {MIN_JOIN_PORT} belong to services");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let address = every_address(port)?;
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Waiting {
+            predecessor,
+            ..Waiting::default()
+        });
         let serving = Arc::clone(&waiting);
         let following = async move {
             let wanted = |now: &[Link]| links::usable(now, &names);
@@ -70,6 +77,26 @@ impl JoinPort {
     /// Number of the port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Listens no more: another process has the port.
+    pub fn stop_listening(&self) {
+        self.task.abort();
+    }
+
+    /// Takes a connection that came to the process that has taken this one's place, and that has
+    /// `said` so far what it is for.
+    ///
+    /// # Errors
+    /// When it is no connection, or has said something else.
+    pub fn take_passed(&self, connection: OwnedFd, said: &Offer) -> io::Result<()> {
+        let stream = takeover::connection(connection)?;
+        let gateway = stream.peer_addr()?;
+        let offer = JoinOffer::decode(&said.0).ok_or(io::ErrorKind::InvalidData)?;
+        if let Err(problem) = self.waiting.take(stream, gateway, &offer) {
+            self.waiting.tell(gateway, problem);
+        }
+        Ok(())
     }
 
     /// Takes connections of one session, for as long as what it returns is kept.
@@ -119,6 +146,8 @@ impl Drop for Offers {
 struct Waiting {
     sessions: Mutex<BTreeMap<SessionId, Session>>,
     half_open: HalfOpen,
+    /// The process whose place this one takes, which still has sessions.
+    predecessor: Option<ToPredecessor>,
     /// Connections in vain that were meant for a session.
     missed: AtomicU64,
 }
@@ -147,16 +176,38 @@ impl Waiting {
         }
     }
 
-    /// Takes what a stranger says first, and gives the connection to its session if that proves
-    /// that the session's gateway began it.
+    /// Takes what a stranger says first, and goes on with the connection here or, where its session
+    /// is the predecessor's, there.
     async fn hear(&self, mut stream: TcpStream, gateway: SocketAddr) -> Result<(), Refused> {
-        let client = stream.local_addr().map_err(|_| Refused::Silent)?;
         let mut bytes = [0; JOIN_OFFER_LENGTH];
         let read = timeout(PATIENCE, stream.read_exact(&mut bytes)).await;
         let (Ok(Ok(_)), Some(offer)) = (read, JoinOffer::decode(&bytes)) else {
             return Err(Refused::Silent);
         };
-        let sender = self.judge(&offer, OfferEnds { gateway, client })?;
+        let is_here = self.lock().contains_key(&offer.session);
+        match self
+            .predecessor
+            .as_ref()
+            .filter(|it| !is_here && it.is_there())
+        {
+            Some(predecessor) => {
+                let passed = predecessor.pass_offer(stream, &offer);
+                passed.map_err(|_| Refused::NoSession)
+            }
+            None => self.take(stream, gateway, &offer),
+        }
+    }
+
+    /// Gives a connection to its session, if what it has said proves that the session's gateway
+    /// began it.
+    fn take(
+        &self,
+        stream: TcpStream,
+        gateway: SocketAddr,
+        offer: &JoinOffer,
+    ) -> Result<(), Refused> {
+        let client = stream.local_addr().map_err(|_| Refused::Silent)?;
+        let sender = self.judge(offer, OfferEnds { gateway, client })?;
         let local = client.ip().to_canonical();
         let sent = sender.try_send(Offered { stream, local });
         sent.map_err(|_| Refused::TooMany)
@@ -202,6 +253,7 @@ impl Default for Waiting {
     fn default() -> Self {
         Self {
             sessions: Mutex::default(),
+            predecessor: None,
             missed: AtomicU64::new(0),
             half_open: HalfOpen::new(AcceptLimits {
                 half_open: MAX_HALF_OPEN,
@@ -251,6 +303,9 @@ async fn listen(waiting: Arc<Waiting>, listener: TcpListener) {
 /// The address that stands for all of this machine, at a port that is free: sockets that share it
 /// would not notice that another program has it.
 fn every_address(port: u16) -> io::Result<SocketAddr> {
+    if let Some(before) = takeover::on_links_at(port) {
+        return Ok(before);
+    }
     let (v6, v4) = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
     let v6 = SocketAddr::from((v6, port));
     match bind::listen(v6) {

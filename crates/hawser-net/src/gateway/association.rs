@@ -16,7 +16,7 @@ use super::port_links::wanted;
 use crate::association::AssociationEndpoint;
 use crate::driver::Driver;
 use crate::links::Link;
-use crate::takeover::ToPredecessor;
+use crate::takeover::{self, ToPredecessor};
 
 /// The sockets at the UDP port.
 #[derive(Debug)]
@@ -24,6 +24,16 @@ pub(super) struct Associations {
     endpoint: AssociationEndpoint,
     /// The addresses that were asked for: each stands for itself, or for all of its family.
     addresses: Vec<SocketAddr>,
+    binding: Binding,
+}
+
+/// Which sockets are bound to their links.
+#[derive(Clone, Copy, Debug)]
+enum Binding {
+    /// Those of links of which there are several.
+    WhereSeveral,
+    /// Those of all links. The predecessor's are, too, and would come before any that is not.
+    Always,
 }
 
 impl Associations {
@@ -37,7 +47,11 @@ impl Associations {
         };
         let same_port = addresses.iter().filter(|it| it.port() == first.port());
         let addresses: Vec<_> = same_port.copied().collect();
-        let locals = locals(&addresses, &[]);
+        let binding = match takeover::on_links_at(first.port()) {
+            Some(_) => Binding::Always,
+            None => Binding::WhereSeveral,
+        };
+        let locals = locals(&addresses, &[], binding);
         let endpoint = AssociationEndpoint::bind_after(predecessor, &[], first.port())?;
         let mut failed = endpoint.set_locals(&locals);
         match failed.pop() {
@@ -46,13 +60,14 @@ impl Associations {
             _ => Ok(Self {
                 endpoint,
                 addresses,
+                binding,
             }),
         }
     }
 
     /// The links are these now.
     pub(super) fn follow(&self, links: &[Link]) {
-        let locals = locals(&self.addresses, links);
+        let locals = locals(&self.addresses, links, self.binding);
         let failed = self.endpoint.set_locals(&locals);
         self.endpoint
             .allow_detours(&detours(&self.addresses, links, &locals));
@@ -143,7 +158,7 @@ impl Drop for OfSession<'_> {
 }
 
 /// The places where packets come in and go out.
-fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
+fn locals(addresses: &[SocketAddr], links: &[Link], binding: Binding) -> Vec<Local> {
     let mut locals: Vec<Local> = Vec::new();
     let mut add = |link: LinkIndex, address: IpAddr| {
         let is_new = |known: &Local| known.address != address || known.link != link;
@@ -164,7 +179,7 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
         }
         let several: Vec<LinkIndex> = wanted(links).map(|link| link.index).collect();
         for link in links.iter().filter(|link| link.why_unusable().is_none()) {
-            let bound = several.contains(&link.index);
+            let bound = several.contains(&link.index) || matches!(binding, Binding::Always);
             for own in link.addresses.iter().filter(|own| takes(own)) {
                 add(if bound { link.index } else { ANY }, *own);
             }
@@ -239,8 +254,12 @@ mod tests {
     }
 
     fn shown(addresses: &[&str], links: &[Link]) -> Vec<String> {
+        shown_with(addresses, links, Binding::WhereSeveral)
+    }
+
+    fn shown_with(addresses: &[&str], links: &[Link], binding: Binding) -> Vec<String> {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|it| it.parse().unwrap()).collect();
-        let locals = locals(&addresses, links).into_iter();
+        let locals = locals(&addresses, links, binding).into_iter();
         locals
             .map(|local| format!("{} {}", local.link.value(), local.address))
             .collect()
@@ -279,5 +298,21 @@ mod tests {
             shown(&["0.0.0.0:7443"], &two),
             ["0 127.0.0.1", "2 10.0.0.1", "3 10.0.0.1"]
         );
+    }
+
+    #[test]
+    fn a_link_alone_has_a_socket_of_its_own_beside_those_of_a_process_before() {
+        let addresses = ["0.0.0.0:7443"];
+        let one = [link(2, &["10.0.0.1"])];
+        let bound = shown_with(&addresses, &one, Binding::Always);
+        assert_eq!(bound, ["0 127.0.0.1", "2 10.0.0.1"]);
+        // What comes for that address by another interface is not lost.
+        let addresses = addresses.map(|it| it.parse().unwrap());
+        let locals = locals(&addresses, &one, Binding::Always);
+        let detour = Local {
+            link: ANY,
+            address: one[0].addresses[0],
+        };
+        assert_eq!(detours(&addresses, &one, &locals), [detour]);
     }
 }

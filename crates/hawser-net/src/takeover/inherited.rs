@@ -37,6 +37,19 @@ pub(crate) fn take_on_link(
     tokio::net::TcpListener::from_std(take(address, Some(link))?).ok()
 }
 
+/// The address that stands for all of this machine at `port`, if the predecessor listened there on
+/// single links.
+pub(crate) fn on_links_at(port: u16) -> Option<SocketAddr> {
+    let on_link = |it: &&TcpListener| sys::bound_interface(it.as_fd()).is_ok_and(|link| link != 0);
+    let inherited = lock();
+    let addresses = inherited
+        .iter()
+        .filter(on_link)
+        .map(TcpListener::local_addr);
+    let mut addresses = addresses.filter_map(Result::ok);
+    addresses.find(|it| it.ip().is_unspecified() && it.port() == port)
+}
+
 /// Closes those that nobody has taken.
 pub fn let_go() {
     lock().clear();

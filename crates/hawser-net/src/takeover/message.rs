@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use hawser_sctp::Local;
 use hawser_types::LinkIndex;
-use hawser_wire::JOIN_PRELUDE_LENGTH;
+use hawser_wire::{JOIN_OFFER_LENGTH, JOIN_PRELUDE_LENGTH};
 
 /// A message; some bring a descriptor along.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,9 @@ pub enum Message {
     Ready,
     /// To the predecessor, with a descriptor: a connection that has said this, and joins a session.
     Join(Join),
+    /// To the predecessor, with a descriptor: a connection that a gateway has begun for a session,
+    /// and that has said this.
+    Offer(Offer),
     /// To the predecessor: datagrams that no key opens.
     Datagrams(Datagrams),
     /// To the successor, every now and then: what the predecessor still serves.
@@ -33,6 +36,10 @@ pub enum Message {
 /// What a connection that joins a session has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join(pub(crate) [u8; JOIN_PRELUDE_LENGTH]);
+
+/// What a connection has said that a gateway has begun for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer(pub(crate) [u8; JOIN_OFFER_LENGTH]);
 
 /// Datagrams that came to a place of the UDP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +99,10 @@ impl Message {
                 out.put_u8(JOIN);
                 out.put_slice(prelude);
             }
+            Self::Offer(Offer(offer)) => {
+                out.put_u8(OFFER);
+                out.put_slice(offer);
+            }
             Self::Datagrams(Datagrams { local, datagrams }) => {
                 out.put_u8(DATAGRAMS);
                 out.put_u32(local.link.value());
@@ -127,6 +138,11 @@ impl Message {
                 let prelude = *rest.first_chunk()?;
                 rest.advance(JOIN_PRELUDE_LENGTH);
                 Self::Join(Join(prelude))
+            }
+            OFFER => {
+                let offer = *rest.first_chunk()?;
+                rest.advance(JOIN_OFFER_LENGTH);
+                Self::Offer(Offer(offer))
             }
             DATAGRAMS => {
                 let link = LinkIndex::new(rest.try_get_u32().ok()?);
@@ -202,3 +218,4 @@ const READY: u8 = 6;
 const JOIN: u8 = 7;
 const DATAGRAMS: u8 = 8;
 const LEFT: u8 = 9;
+const OFFER: u8 = 10;

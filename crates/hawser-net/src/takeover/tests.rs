@@ -32,6 +32,7 @@ fn all() -> Vec<Message> {
         Message::Yielded,
         Message::Ready,
         Message::Join(Join([9; hawser_wire::JOIN_PRELUDE_LENGTH])),
+        Message::Offer(Offer([8; hawser_wire::JOIN_OFFER_LENGTH])),
         Message::Left(Left {
             open: 7,
             seconds: 3600,

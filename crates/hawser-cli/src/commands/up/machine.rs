@@ -1,4 +1,5 @@
-//! What only one process can have at a time: the capture of this machine's connections and packets.
+//! What only one process can have at a time: the capture of this machine's connections and packets,
+//! and what their handshakes say.
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use hawser_front::name_stub::KnownNames;
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_net::client::Client;
 
+use crate::daemon::handshake::announcing::Announcing;
 use crate::daemon::proxy::captured::{Captured, Capturing};
 use crate::daemon::proxy::direct::ConnectionRules;
 use crate::daemon::proxy::lan::LanCapture;
@@ -29,6 +31,8 @@ pub(super) struct Facts {
     /// Whose connections are captured in the kernel.
     pub(super) programs: Option<CaptureScope>,
     pub(super) gateway: Option<Arc<Client>>,
+    /// Takes what hosts behind this machine send, where it is their router.
+    pub(super) lans: Option<Arc<LanCapture>>,
     pub(super) connection: ConnectionConfig,
     pub(super) links: Links,
     pub(super) rules: ConnectionRules,
@@ -38,26 +42,32 @@ pub(super) struct Facts {
     pub(super) kill_switch: Option<KillSwitchSince>,
     pub(super) names: KnownNames,
     pub(super) discovered: Option<DiscoveredServers>,
+    /// Handshakes ask servers for Hawser.
+    pub(super) announcing: Option<Arc<Announcing>>,
     pub(super) vouched: Option<VouchedServers>,
 }
 
 impl Machine {
-    /// Captures what is wanted, and what hosts of `lans` send. In the place of another process, two
-    /// capture connections for a moment, so that none gets past; packets are that one's until
+    /// Captures what is wanted. In the place of another process, two capture connections for a
+    /// moment, so that none gets past; packets, and all that hosts send, are that one's until
     /// [`Self::carry`] is called.
-    pub(super) async fn start(
-        facts: Facts,
-        lans: Option<LanCapture>,
-        is_succeeding: bool,
-    ) -> anyhow::Result<Self> {
+    pub(super) async fn start(facts: Facts, is_succeeding: bool) -> anyhow::Result<Self> {
         let mut machine = Self {
             facts,
             packets: None,
             captured: None,
             released: Vec::new(),
         };
-        machine.take(lans, is_succeeding).await?;
+        machine.take(is_succeeding).await?;
         Ok(machine)
+    }
+
+    /// The other process is about to give up what it has. What hosts send is held until packets are
+    /// carried here.
+    pub(super) async fn hold(&self) {
+        if let Some(lans) = &self.facts.lans {
+            lans.hold().await;
+        }
     }
 
     /// From now on packets are carried here.
@@ -65,8 +75,8 @@ impl Machine {
         self.packets.iter().for_each(CarriedPackets::begin);
     }
 
-    async fn take(&mut self, lans: Option<LanCapture>, is_succeeding: bool) -> anyhow::Result<()> {
-        self.packets = self.carry_packets(lans, is_succeeding);
+    async fn take(&mut self, is_succeeding: bool) -> anyhow::Result<()> {
+        self.packets = self.carry_packets(is_succeeding);
         match self.capture().await {
             Ok(captured) => {
                 self.captured = captured;
@@ -90,11 +100,17 @@ impl Machine {
             captured.release().await;
             self.released.push(captured);
         }
+        if let Some(announcing) = &self.facts.announcing {
+            announcing.pause();
+        }
     }
 
     /// Takes back what was given up, since the other process has ended.
     pub(super) async fn take_back(&mut self) {
-        match self.take(None, false).await {
+        if let Some(announcing) = &self.facts.announcing {
+            announcing.resume();
+        }
+        match self.take(false).await {
             Ok(()) => self.carry(),
             Err(error) => tracing::error!("nothing is captured any more: {error:#}"),
         }
@@ -103,7 +119,8 @@ impl Machine {
     /// How many connections that were captured are open.
     pub(super) fn open(&self) -> u64 {
         let all = self.released.iter().chain(&self.captured);
-        all.map(Captured::open).sum()
+        let lans = self.facts.lans.as_ref().map(|it| it.counters().snapshot());
+        all.map(Captured::open).sum::<u64>() + lans.map_or(0, |it| it.current)
     }
 
     /// Ends it; the system is as before when this returns.
@@ -112,15 +129,11 @@ impl Machine {
     }
 
     /// Carries packets over the gateway, of whoever is captured.
-    fn carry_packets(
-        &self,
-        lans: Option<LanCapture>,
-        is_succeeding: bool,
-    ) -> Option<CarriedPackets> {
+    fn carry_packets(&self, is_succeeding: bool) -> Option<CarriedPackets> {
         let facts = &self.facts;
         let senders = Senders {
             machine: facts.programs == Some(CaptureScope::System),
-            lans,
+            lans: facts.lans.clone(),
             names: facts.names.clone(),
             reserved: facts.reserved.clone(),
         };

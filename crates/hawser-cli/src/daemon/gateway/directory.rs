@@ -1,5 +1,7 @@
 //! The directory beside a gateway.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,11 +15,13 @@ use hawser_net::links::OwnAddresses;
 use hawser_net::store::StateDir;
 use hawser_sip::digest::Algorithm;
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 
-/// A directory that runs, and what it is for.
+/// A directory, which runs unless another process has it by now.
 pub(crate) struct OwnDirectory {
-    server: DirectoryServer,
-    domains: Vec<String>,
+    config: DirectoryConfig,
+    state: StateDir,
+    server: Mutex<Option<DirectoryServer>>,
 }
 
 impl OwnDirectory {
@@ -29,7 +33,15 @@ impl OwnDirectory {
         if config.domains.is_empty() {
             return Ok(None);
         }
-        let domains: Vec<_> = config.domains.iter().map(ToString::to_string).collect();
+        let server = Self::serve(config.clone(), state).await?;
+        Ok(Some(Self {
+            config,
+            state: state.clone(),
+            server: Mutex::new(Some(server)),
+        }))
+    }
+
+    async fn serve(config: DirectoryConfig, state: &StateDir) -> anyhow::Result<DirectoryServer> {
         let file = config.users_file.as_deref();
         let file = file.context("a directory needs a users-file")?;
         let users = UserFile::open(file, &config.domains)?;
@@ -60,13 +72,35 @@ impl OwnDirectory {
         })?;
         let bound = server.bound();
         tracing::info!(listen = ?bound.listen, tls = ?bound.tls, "the directory is ready");
-        Ok(Some(Self { server, domains }))
+        Ok(server)
     }
 
-    /// Returns what it is doing, with as many bindings as `most`.
-    pub(crate) fn status(&self, most: usize) -> DirectoryStatus {
-        let view = self.server.view(most);
-        let bound = self.server.bound();
+    /// Closes its ports and its table, so that another process can open them, until
+    /// [`Self::resume`].
+    pub(crate) async fn suspend(&self) {
+        let server = self.server().take();
+        // It waits for a thread.
+        let _ = spawn_blocking(move || drop(server)).await;
+    }
+
+    /// Runs it again.
+    pub(crate) async fn resume(&self) {
+        match Self::serve(self.config.clone(), &self.state).await {
+            Ok(server) => *self.server() = Some(server),
+            Err(error) => tracing::error!("there is no directory any more: {error:#}"),
+        }
+    }
+
+    fn server(&self) -> MutexGuard<'_, Option<DirectoryServer>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what it is doing, with as many bindings as `most`; none while it does not run.
+    pub(crate) fn status(&self, most: usize) -> Option<DirectoryStatus> {
+        let server = self.server();
+        let server = server.as_ref()?;
+        let view = server.view(most);
+        let bound = server.bound();
         let bindings = view.listed.into_iter().map(|binding| BindingStatus {
             address: binding.address,
             contact: binding.contact,
@@ -74,8 +108,9 @@ impl OwnDirectory {
             left: binding.left,
             age: binding.age,
         });
-        DirectoryStatus {
-            domains: self.domains.clone(),
+        let domains = self.config.domains.iter();
+        Some(DirectoryStatus {
+            domains: domains.map(ToString::to_string).collect(),
             listen: bound.listen.clone(),
             tls_listen: bound.tls.clone(),
             user_count: view.users as u64,
@@ -83,13 +118,13 @@ impl OwnDirectory {
             binding_count: view.bindings as u64,
             connection_count: view.connections as u64,
             bindings: bindings.collect(),
-        }
+        })
     }
 
-    /// Returns what it has counted since the start.
-    pub(crate) fn counts(&self) -> Counts {
-        let counts = self.server.counts();
-        Counts {
+    /// Returns what it has counted since it runs.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        let counts = self.server().as_ref()?.counts();
+        Some(Counts {
             requests: counts.requests,
             over_limit: counts.over_limit,
             malformed: counts.malformed,
@@ -98,7 +133,7 @@ impl OwnDirectory {
             subscribes: counts.subscribes,
             forwarded: counts.forwarded,
             connections_refused: counts.streams_refused,
-        }
+        })
     }
 }
 

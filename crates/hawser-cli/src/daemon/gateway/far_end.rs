@@ -67,12 +67,12 @@ impl FarEnd<'_> {
         };
         let of = (self.setup, self.state, self.config);
         let door = Door::open(of, links.clone(), wish, daemon.predecessor()).await?;
+        let directory = OwnDirectory::start(self.directory, self.state).await?;
+        let directory = directory.map(Arc::new);
         let front = match self.role {
-            Role::Gateway => FrontDoor::open(self.setup, self.state, self.config, &links).await?,
+            Role::Gateway => FrontDoor::open(of, &links, daemon.predecessor()).await?,
             _ => None,
         };
-        let directory = OwnDirectory::start(self.directory, self.state).await?;
-        let bound = bound_to_process(front.is_some(), directory.is_some());
         door.announce(self.invite_file, self.command)?;
         // The invite is written before the address appears, so that readers of the address find it.
         daemon.set_listen(door.listen).await?;
@@ -86,21 +86,25 @@ impl FarEnd<'_> {
             packets: self.packets.as_ref().map(|it| it.exchange.counters()),
             meeting: self.meeting,
             front: front.as_ref().map(FrontDoor::shown),
-            directory,
+            directory: directory.clone(),
             links,
             names: GatewayNames::of(self.setup),
         });
         tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
-        let mut asking = daemon.asking(bound);
-        let packets = self.packets.as_ref();
-        let successor = replaced(daemon, &gateway, &serve, (&mut asking, packets)).await;
+        let mut asking = daemon.asking(None);
+        let one = OfOneProcess {
+            packets: self.packets.as_ref(),
+            front: front.as_ref(),
+            directory: directory.as_deref(),
+        };
+        let successor = replaced(daemon, &gateway, &serve, (&mut asking, one)).await;
         if let Some(successor) = &successor {
-            serve_rest(&gateway, &serve, successor, daemon).await;
+            serve_rest((&gateway, front.as_ref()), &serve, successor, daemon).await;
         }
         tracing::info!("ending");
         gateway.close(END_PATIENCE).await;
         if let Some(front) = front {
-            front.end(END_PATIENCE).await;
+            front.end(END_PATIENCE, successor.is_some()).await;
         }
         web.end().await;
         if let Some(packets) = self.packets {
@@ -113,12 +117,34 @@ impl FarEnd<'_> {
     }
 }
 
-/// Why no other process can take over, if that is so: ports and handshakes that are this one's.
-fn bound_to_process(front: bool, directory: bool) -> Option<&'static str> {
-    let reasons = [(front, "--front"), (directory, "a directory")];
-    reasons
-        .into_iter()
-        .find_map(|(holds, name)| holds.then_some(name))
+/// What only one process can have at a time.
+#[derive(Clone, Copy)]
+struct OfOneProcess<'a> {
+    packets: Option<&'a Packets>,
+    front: Option<&'a FrontDoor>,
+    directory: Option<&'a OwnDirectory>,
+}
+
+impl OfOneProcess<'_> {
+    /// Gives it up, until [`Self::resume`].
+    async fn suspend(self) {
+        self.front.into_iter().for_each(FrontDoor::suspend);
+        if let Some(directory) = self.directory {
+            directory.suspend().await;
+        }
+        if let Some(packets) = self.packets {
+            packets.suspend().await;
+        }
+    }
+
+    /// Takes it again.
+    async fn resume(self) {
+        self.front.into_iter().for_each(FrontDoor::resume);
+        self.packets.into_iter().for_each(Packets::resume);
+        if let Some(directory) = self.directory {
+            directory.resume().await;
+        }
+    }
 }
 
 /// Serves until the daemon is asked to end, which is none, or another process has taken over.
@@ -126,19 +152,17 @@ async fn replaced(
     daemon: &Daemon,
     gateway: &Gateway,
     serve: &impl Fn(Incoming),
-    (asking, packets): (&mut Asking<'_>, Option<&Packets>),
+    (asking, one): (&mut Asking<'_>, OfOneProcess<'_>),
 ) -> Option<Successor> {
     loop {
         match serve_until(gateway, serve, asking.next()).await? {
             Asked::ToEnd => return None,
             Asked::ToYield(takeover) => {
-                if let Some(packets) = packets {
-                    packets.suspend().await;
-                }
+                one.suspend().await;
                 if let Some(successor) = daemon.hand_on(*takeover).await {
                     return Some(successor);
                 }
-                packets.into_iter().for_each(Packets::resume);
+                one.resume().await;
             }
         }
     }
@@ -146,15 +170,18 @@ async fn replaced(
 
 /// Serves what is open until it ends, the limit has come, or the daemon is asked to end.
 async fn serve_rest(
-    gateway: &Gateway,
+    (gateway, front): (&Gateway, Option<&FrontDoor>),
     serve: &impl Fn(Incoming),
     successor: &Successor,
     daemon: &Daemon,
 ) {
-    gateway.stop_listening();
-    gateway.go_away();
-    let open = || gateway.session_count() as u64;
-    let taking = take_passed(successor, gateway);
+    let strangers = front.map(FrontDoor::gateway);
+    for door in [gateway].into_iter().chain(strangers) {
+        door.stop_listening();
+        door.go_away();
+    }
+    let open = || gateway.session_count() as u64 + front.map_or(0, FrontDoor::open_count);
+    let taking = take_passed(successor, gateway, strangers);
     let serving = successor.serve_rest(open, taking, daemon.asked_to_end());
     serve_until(gateway, serve, serving).await;
 }
@@ -175,15 +202,19 @@ async fn serve_until<T>(
 }
 
 /// Takes what came to the new process and is this one's, for ever.
-async fn take_passed(successor: &Successor, gateway: &Gateway) {
+async fn take_passed(successor: &Successor, gateway: &Gateway, strangers: Option<&Gateway>) {
     loop {
         match successor.next().await {
             Passed::Datagrams(datagrams) => gateway.take_datagrams(datagrams),
             Passed::Join(connection, said) => {
-                if let Err(error) = gateway.take_join(connection, &said) {
+                let of_strangers = strangers.filter(|it| it.has_session_of(&said));
+                let door = of_strangers.unwrap_or(gateway);
+                if let Err(error) = door.take_join(connection, &said) {
                     tracing::debug!(%error, "a connection that was passed on is of no use");
                 }
             }
+            // For clients.
+            Passed::Offer(..) => {}
         }
     }
 }
@@ -195,7 +226,7 @@ struct GatewaySubject {
     packets: Option<Arc<PacketCounters>>,
     meeting: Option<Arc<MeetingPlace>>,
     front: Option<ShownFront>,
-    directory: Option<OwnDirectory>,
+    directory: Option<Arc<OwnDirectory>>,
     links: watch::Receiver<Arc<Vec<Link>>>,
     names: GatewayNames,
 }
@@ -242,7 +273,7 @@ impl Subject for GatewaySubject {
     }
 
     fn directory(&self, most: usize) -> Option<DirectoryStatus> {
-        Some(self.directory.as_ref()?.status(most))
+        self.directory.as_ref()?.status(most)
     }
 
     fn policy(&self) -> Option<PolicyStatus> {
@@ -279,12 +310,11 @@ impl Subject for GatewaySubject {
                 flat(&mut list, "front-door", &door.counters());
             }
             flat(&mut list, "front", &front.counters.snapshot());
-            if let Some(answers) = &front.answers {
-                answers.list(&mut list, "front-handshakes");
-            }
+            front.answers.list(&mut list, "front-handshakes");
         }
-        if let Some(directory) = &self.directory {
-            flat(&mut list, "directory", &directory.counts());
+        let directory = self.directory.as_ref();
+        if let Some(counts) = directory.and_then(|it| it.counts()) {
+            flat(&mut list, "directory", &counts);
         }
         list
     }

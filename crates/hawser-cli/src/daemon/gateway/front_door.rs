@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::front_ports::FrontPorts;
-use crate::daemon::handshake::answering::{AnswerCounts, Answering};
+use super::front_handshakes::{Facts, FrontHandshakes, ShownAnswers};
+use crate::daemon::takeover::Predecessor;
 use crate::setup::{Setup, Usage};
 
 /// A port that is open to everybody, and leads to services of this machine.
@@ -33,10 +33,8 @@ pub(crate) struct FrontDoor {
     gateway: Arc<Gateway>,
     fronted: Arc<Fronted>,
     source: Option<Arc<ForeignSource>>,
-    /// Tells clients of it in handshakes.
-    answering: Option<Answering>,
-    /// What wants a bond on the services' own ports.
-    ports: FrontPorts,
+    /// Tell clients of it.
+    handshakes: FrontHandshakes,
     tasks: [AbortHandle; 2],
 }
 
@@ -44,24 +42,23 @@ pub(crate) struct FrontDoor {
 pub(crate) struct ShownFront {
     pub(crate) door: Weak<Gateway>,
     pub(crate) counters: Arc<GatewayCounters>,
-    /// What handshakes tell clients; none where they tell nothing.
-    pub(crate) answers: Option<AnswerCounts>,
+    /// What handshakes tell clients.
+    pub(crate) answers: ShownAnswers,
 }
 
 impl FrontDoor {
-    /// Opens the port, unless no service can be had by it: a service that can't be shown clients'
-    /// addresses is left out, and the log says why.
+    /// Opens the port, or takes the predecessor's, unless no service can be had by it: a service
+    /// that can't be shown clients' addresses is left out, and the log says why.
     pub(crate) async fn open(
-        setup: &Setup,
-        state: &StateDir,
-        config: &ServeConfig,
+        (setup, state, config): (&Setup, &StateDir, &ServeConfig),
         links: &watch::Receiver<Arc<Vec<Link>>>,
+        predecessor: Option<&Predecessor>,
     ) -> anyhow::Result<Option<Self>> {
         let front = &config.front;
         if let Some(problem) = front.problem(config.listen) {
             return Err(Usage(format!("--front: {problem}")).into());
         }
-        let (shown, source) = shown(&front.ports).await;
+        let (shown, source) = shown(&front.ports, predecessor.is_some()).await;
         if shown.is_empty() {
             return Ok(None);
         }
@@ -76,17 +73,24 @@ impl FrontDoor {
         let listen = listener.local_addr()?;
         let session = &setup.config.session;
         let identity = state.identity()?;
-        let (answering, listeners) = answer(&ports, &fronted, &identity.public(), (links, &own));
+        let key = identity.public();
         let gateway = GatewayConfig {
             identity,
             session: session.for_session(MAX_STREAMS),
             limits: limits.accept,
             congestion: session.congestion.name(),
-            predecessor: None,
+            predecessor: predecessor.map(Predecessor::to),
         };
         let gateway = Gateway::start(gateway, vec![listener], Arc::new(Everybody))?;
         let gateway = Arc::new(gateway.following(links.clone()));
-        let front_ports = FrontPorts::open(listeners, &gateway, &fronted)?;
+        let handshakes = FrontHandshakes::begin(Facts {
+            ports: ports.clone(),
+            fronted: Arc::clone(&fronted),
+            gateway: Arc::clone(&gateway),
+            key,
+            links: links.clone(),
+            own,
+        });
         tracing::info!(%listen, ?ports, "hosts that have not enrolled reach these ports");
         let serving = serve(Arc::clone(&gateway), Arc::clone(&fronted));
         let tidying = end_idle(Arc::downgrade(&gateway));
@@ -98,8 +102,7 @@ impl FrontDoor {
             gateway,
             fronted,
             source,
-            answering,
-            ports: front_ports,
+            handshakes,
         }))
     }
 
@@ -107,53 +110,58 @@ impl FrontDoor {
         ShownFront {
             door: Arc::downgrade(&self.gateway),
             counters: self.fronted.counters(),
-            answers: self.answering.as_ref().map(Answering::counts),
+            answers: self.handshakes.counts(),
         }
     }
 
-    /// Ends all sessions in order, within `patience`.
-    pub(crate) async fn end(self, patience: Duration) {
-        drop((self.answering, self.ports));
+    /// The gateway that strangers come to.
+    pub(crate) fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// Sessions, and connections to services without one, that are open here.
+    pub(crate) fn open_count(&self) -> u64 {
+        self.gateway.session_count() as u64 + self.handshakes.open()
+    }
+
+    /// Gives up what only one process can have, until [`Self::resume`]. All else goes on.
+    pub(crate) fn suspend(&self) {
+        self.handshakes.stop();
+    }
+
+    /// Takes it again.
+    pub(crate) fn resume(&self) {
+        self.handshakes.resume();
+    }
+
+    /// Ends all sessions in order, within `patience`. The way back of services' answers stays where
+    /// it is another process's by now, which `is_succeeded` says.
+    pub(crate) async fn end(self, patience: Duration, is_succeeded: bool) {
+        drop(self.handshakes);
         self.gateway.close(patience).await;
         self.tasks.iter().for_each(AbortHandle::abort);
-        if let Some(source) = self.source {
+        if let Some(source) = self.source.filter(|_| !is_succeeded) {
             source.end().await;
         }
     }
 }
 
-/// Has handshakes say that services at these ports can be reached over all links, where that can
-/// be. Returns the listeners for connections that want a bond, too.
-fn answer(
-    ports: &[u16],
-    fronted: &Fronted,
-    key: &PublicKey,
-    (links, own): (&watch::Receiver<Arc<Vec<Link>>>, &OwnAddresses),
-) -> (Option<Answering>, Vec<std::net::TcpListener>) {
-    // A service takes clients of another family itself, whom it can't be shown by this.
-    let families = LOOPBACK.into_iter().filter(|it| fronted.works_for(*it));
-    let families: Vec<IpAddr> = families.collect();
-    let ports = (ports.iter().copied().collect(), fronted.led_elsewhere());
-    match Answering::start(ports, key, (links.clone(), own), &families) {
-        Ok((answering, listeners)) => (Some(answering), listeners),
-        Err(error) => {
-            tracing::warn!(
-                %error,
-                "handshakes do not tell that these ports are fronted: clients that go by them do \
-                 not notice, others probe this machine"
-            );
-            (None, Vec::new())
-        }
-    }
-}
-
 /// How each service is shown clients' addresses; those that can't be are left out.
-async fn shown(ports: &[FrontPort]) -> (BTreeMap<u16, Shown>, Option<Arc<ForeignSource>>) {
+async fn shown(
+    ports: &[FrontPort],
+    is_succeeding: bool,
+) -> (BTreeMap<u16, Shown>, Option<Arc<ForeignSource>>) {
     let as_source = ports.iter().filter(|it| it.proxy_protocol.is_none());
     let as_source: BTreeSet<u16> = as_source.map(|it| it.port).collect();
+    let begin = async {
+        match is_succeeding {
+            true => ForeignSource::succeed(as_source.clone()).await,
+            false => ForeignSource::begin(as_source.clone()).await,
+        }
+    };
     let source = match as_source.is_empty() {
         true => None,
-        false => match ForeignSource::begin(as_source).await {
+        false => match begin.await {
             Ok(source) => Some(Arc::new(source)),
             Err(error) => {
                 for port in ports.iter().filter(|it| it.proxy_protocol.is_none()) {
@@ -284,11 +292,6 @@ const CONNECT_BURST: u32 = 500;
 /// Longer than clients keep a session that they do not use.
 const IDLE_AFTER: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// One for each family.
-const LOOPBACK: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::LOCALHOST),
-    IpAddr::V6(Ipv6Addr::LOCALHOST),
-];
 
 #[cfg(test)]
 mod tests {

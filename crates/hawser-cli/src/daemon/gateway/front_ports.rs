@@ -6,7 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hawser_front::gateway::{Fronted, Leads};
 use hawser_net::gateway::{Gateway, accept_each};
@@ -14,35 +14,62 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
 /// Accepts such connections, for as long as this lives.
-pub(super) struct FrontPorts(Vec<AbortHandle>);
+pub(super) struct FrontPorts {
+    leading: Arc<Leading>,
+    accepting: Mutex<Vec<AbortHandle>>,
+}
+
+/// Where they lead. Each that is led has its share in this.
+struct Leading {
+    gateway: Weak<Gateway>,
+    fronted: Arc<Fronted>,
+}
 
 impl FrontPorts {
-    /// Begins to accept at these listeners, for sessions of `gateway` and services of `fronted`.
-    pub(super) fn open(
-        listeners: Vec<std::net::TcpListener>,
-        gateway: &Arc<Gateway>,
-        fronted: &Arc<Fronted>,
-    ) -> io::Result<Self> {
-        let mut tasks = Self(Vec::new());
+    /// Leads connections to sessions of `gateway` and services of `fronted`.
+    pub(super) fn new(gateway: &Arc<Gateway>, fronted: &Arc<Fronted>) -> Self {
+        let leading = Leading {
+            gateway: Arc::downgrade(gateway),
+            fronted: Arc::clone(fronted),
+        };
+        Self {
+            leading: Arc::new(leading),
+            accepting: Mutex::default(),
+        }
+    }
+
+    /// Begins to accept at these listeners, too.
+    pub(super) fn accept_at(&self, listeners: Vec<std::net::TcpListener>) -> io::Result<()> {
         for listener in listeners {
             let listener = TcpListener::from_std(listener)?;
-            let accepting = accept(listener, Arc::downgrade(gateway), Arc::clone(fronted));
-            tasks.0.push(tokio::spawn(accepting).abort_handle());
+            let accepting = tokio::spawn(accept(listener, Arc::downgrade(&self.leading)));
+            self.accepting().push(accepting.abort_handle());
         }
-        Ok(tasks)
+        Ok(())
+    }
+
+    /// How many connections are led now.
+    pub(super) fn open(&self) -> u64 {
+        Arc::strong_count(&self.leading) as u64 - 1
+    }
+
+    fn accepting(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
+        self.accepting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for FrontPorts {
     fn drop(&mut self) {
-        self.0.iter().for_each(AbortHandle::abort);
+        self.accepting().iter().for_each(AbortHandle::abort);
     }
 }
 
-async fn accept(listener: TcpListener, gateway: Weak<Gateway>, fronted: Arc<Fronted>) {
-    let takes = |stream, remote| match gateway.upgrade() {
-        Some(gateway) => {
-            tokio::spawn(lead(stream, remote, gateway, Arc::clone(&fronted)));
+async fn accept(listener: TcpListener, leading: Weak<Leading>) {
+    let takes = |stream, remote| match leading.upgrade() {
+        Some(leading) => {
+            tokio::spawn(lead(stream, remote, leading));
             ControlFlow::Continue(())
         }
         None => ControlFlow::Break(()),
@@ -50,9 +77,13 @@ async fn accept(listener: TcpListener, gateway: Weak<Gateway>, fronted: Arc<Fron
     accept_each(listener, takes).await;
 }
 
-async fn lead(stream: TcpStream, remote: SocketAddr, gateway: Arc<Gateway>, fronted: Arc<Fronted>) {
+async fn lead(stream: TcpStream, remote: SocketAddr, leading: Arc<Leading>) {
+    let fronted = &leading.fronted;
     match fronted.leads(&stream) {
         Leads::ToFronted => {
+            let Some(gateway) = leading.gateway.upgrade() else {
+                return;
+            };
             let shared = gateway.share(stream, remote).await;
             drop(gateway);
             if let Some(stream) = shared {

@@ -87,6 +87,18 @@ impl Announcing {
         Ok((announcing, handshakes))
     }
 
+    /// Handshakes say nothing until [`Self::resume`], so that another process can have them say it.
+    pub(crate) fn pause(&self) {
+        self.shared.say(None);
+    }
+
+    /// They say it again.
+    pub(crate) fn resume(&self) {
+        if !self.shared.is_deaf.load(Ordering::Relaxed) {
+            self.shared.say(Some(Announcement::There));
+        }
+    }
+
     /// Where handshakes do not ask now: the longest lasting first, [`MAX_SHOWN`] at most.
     pub(crate) fn not_asked(&self) -> Vec<NotAskedStatus> {
         let mut avoided = self.shared.middleboxes().avoided(clock::now());
@@ -155,8 +167,13 @@ impl Shared {
     /// Nothing is heard any more, so that SYNs need say nothing either.
     fn go_deaf(&self) {
         self.is_deaf.store(true, Ordering::Relaxed);
-        if let Err(error) = self.discovery().set_everywhere(None) {
-            tracing::debug!(%error, "SYNs say that this host has Hawser all the same");
+        self.say(None);
+    }
+
+    /// Has SYNs say this from now on.
+    fn say(&self, says: Option<Announcement>) {
+        if let Err(error) = self.discovery().set_everywhere(says) {
+            tracing::debug!(%error, ?says, "SYNs say what they said before");
         }
     }
 

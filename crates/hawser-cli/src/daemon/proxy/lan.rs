@@ -1,6 +1,9 @@
 //! `hawser up --capture lan:INTERFACE`: hosts behind this machine, of which it is the router.
 
-use std::sync::Arc;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_front::name_stub::{NameStub, StubPort};
@@ -9,11 +12,12 @@ use hawser_front::proxy::ProxyCounters;
 use hawser_front::redirect::{Forwarded, RedirectServer};
 use hawser_front::transport::Dialer;
 use hawser_net::lan::{
-    LanPlan, LanPorts, LanRouting, check, check_system, listen, listen_for_names,
+    LanHold, LanPlan, LanPorts, LanRouting, check, check_system, listen, listen_for_names,
 };
-use hawser_net::links::{OwnAddresses, list_links};
+use hawser_net::links::{Link, OwnAddresses, list_links};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
 
 use super::direct::ConnectionRules;
 use crate::daemon::guard::start_guard;
@@ -67,6 +71,7 @@ impl Lans {
             rules,
             counters,
             server: tokio::spawn(serving),
+            hold: Mutex::default(),
         })
     }
 
@@ -88,6 +93,8 @@ pub(crate) struct LanCapture {
     rules: ConnectionRules,
     counters: Arc<ProxyCounters>,
     server: JoinHandle<()>,
+    /// While this process is about to route in another one's place.
+    hold: Mutex<Option<LanHold>>,
 }
 
 /// Hosts are routed for as long as this lives, or until it has ended.
@@ -101,6 +108,39 @@ impl LanCapture {
     /// The counters of hosts' connections.
     pub(crate) fn counters(&self) -> Arc<ProxyCounters> {
         Arc::clone(&self.counters)
+    }
+
+    /// Holds what hosts send, from before another process routes them no more until this one does,
+    /// or until that takes too long.
+    pub(crate) async fn hold(self: &Arc<Self>) {
+        let begun = async {
+            let guard = start_guard()?;
+            anyhow::Ok(LanHold::begin(&self.lans.interfaces, guard).await?)
+        };
+        match begun.await {
+            Ok(hold) => *self.held() = Some(hold),
+            Err(error) => {
+                tracing::warn!("hosts may notice that the process changes: {error:#}");
+            }
+        }
+        let held = Arc::downgrade(self);
+        tokio::spawn(async move {
+            sleep(LONGEST_HOLD).await;
+            if let Some(lans) = held.upgrade() {
+                lans.let_go().await;
+            }
+        });
+    }
+
+    async fn let_go(&self) {
+        let hold = self.held().take();
+        if let Some(hold) = hold {
+            hold.end().await;
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<LanHold>> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leads what hosts send to the TUN device and to the ports, and answers what they ask this
@@ -122,7 +162,9 @@ impl LanCapture {
         };
         let routing = LanRouting::begin(plan, guard).await;
         let routing = routing.with_context(|| self.lans.flags())?;
-        let names = self.answer(names).await;
+        let is_succeeding = self.held().is_some();
+        self.let_go().await;
+        let names = self.answer(names, is_succeeding).await;
         // Only now: whoever hears of it may ask at once.
         tracing::info!(interfaces = ?self.lans.interfaces, device, "hosts are routed");
         let (end, ended) = oneshot::channel();
@@ -134,7 +176,8 @@ impl LanCapture {
     }
 
     /// Answers at the addresses of the interfaces, except where a name server does.
-    async fn answer(&self, names: &NameStub) -> Vec<StubPort> {
+    /// `is_succeeding`: another process may still answer its last questions there.
+    async fn answer(&self, names: &NameStub, is_succeeding: bool) -> Vec<StubPort> {
         let listed = list_links().await.inspect_err(|error| {
             tracing::warn!(%error, "can't answer the hosts' DNS queries");
         });
@@ -143,8 +186,14 @@ impl LanCapture {
         let mut ports = Vec::new();
         for lan in lans {
             for address in &lan.addresses {
-                let opened = listen_for_names(&lan, *address);
-                let opened = opened.and_then(|(tcp, udp)| names.answer_at(tcp, udp));
+                let mut tries = if is_succeeding { MOST_TRIES } else { 1 };
+                let opened = loop {
+                    tries -= 1;
+                    match open_for_names(&lan, *address, names) {
+                        Err(error) if is_in_use(&error) && tries > 0 => sleep(PAUSE).await,
+                        opened => break opened,
+                    }
+                };
                 match opened {
                     Ok(port) => ports.push(port),
                     Err(error) => {
@@ -171,6 +220,15 @@ impl LanRouted {
     }
 }
 
+fn open_for_names(lan: &Link, address: IpAddr, names: &NameStub) -> io::Result<StubPort> {
+    let (tcp, udp) = listen_for_names(lan, address)?;
+    names.answer_at(tcp, udp)
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
 /// Keeps to the rules as they change, until `ended` says or is gone, and ends the routing.
 async fn obey(
     mut routing: LanRouting,
@@ -193,3 +251,9 @@ async fn obey(
     }
     routing.end().await;
 }
+
+/// From before another process gives the routing up until this one has it.
+const LONGEST_HOLD: Duration = Duration::from_secs(8);
+/// For the ports of names, where another process has them for a moment.
+const MOST_TRIES: u32 = 30;
+const PAUSE: Duration = Duration::from_millis(100);

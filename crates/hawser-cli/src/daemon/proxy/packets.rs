@@ -35,7 +35,7 @@ pub(crate) struct Senders {
     /// This machine itself.
     pub(crate) machine: bool,
     /// Hosts behind it.
-    pub(crate) lans: Option<LanCapture>,
+    pub(crate) lans: Option<Arc<LanCapture>>,
     /// Takes the names that they ask for.
     pub(crate) names: KnownNames,
     /// Names that nobody else is asked for.

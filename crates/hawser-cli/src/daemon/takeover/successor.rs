@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use hawser_net::takeover::{Datagrams, Join, Left, Message, Pipe, listening, pair};
+use hawser_net::takeover::{Datagrams, Join, Left, Message, Offer, Pipe, listening, pair};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
@@ -54,6 +54,8 @@ pub(crate) struct Successor {
 pub(crate) enum Passed {
     /// A connection that joins a session, and what it has said.
     Join(OwnedFd, Join),
+    /// A connection that a gateway has begun for a session, and what it has said.
+    Offer(OwnedFd, Offer),
     /// Datagrams.
     Datagrams(Datagrams),
 }
@@ -321,6 +323,7 @@ impl Passed {
     fn read(message: Message, with: Option<OwnedFd>) -> Option<Self> {
         match (message, with) {
             (Message::Join(said), Some(connection)) => Some(Self::Join(connection, said)),
+            (Message::Offer(said), Some(connection)) => Some(Self::Offer(connection, said)),
             (Message::Datagrams(datagrams), _) => Some(Self::Datagrams(datagrams)),
             _ => None,
         }

@@ -18,8 +18,8 @@ use crate::silent_link::HAWSER;
 
 /// Alice is in the test's own network, Bob in one of his own, and between them is a router with
 /// the directory.
-pub(super) struct Stage {
-    pub(super) place: Place,
+pub(crate) struct Stage {
+    pub(crate) place: Place,
     router: Neighbour,
     bob: Neighbour,
     /// What else stands between them.
@@ -27,7 +27,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (router, bob) = (two_links(), Neighbour::start());
         lead_bob_to(&router, &bob);
         forward(&router);
@@ -103,12 +103,12 @@ impl Stage {
         assert_eq!(added.code, 0, "{added:?}");
     }
 
-    pub(super) fn know_each_other(&self) {
+    pub(crate) fn know_each_other(&self) {
         self.know("alice", "bob@example.org", &self.key("bob"));
         self.know("bob", "alice@example.org", &self.key("alice"));
     }
 
-    pub(super) fn serve(&self) -> Daemon {
+    pub(crate) fn serve(&self) -> Daemon {
         self.serve_with(&[])
     }
 
@@ -139,13 +139,13 @@ impl Stage {
         })
     }
 
-    pub(super) fn up_alice(&self, arguments: &[&str]) -> Daemon {
+    pub(crate) fn up_alice(&self, arguments: &[&str]) -> Daemon {
         let mut up = self.place.hawser("alice", &[]);
         self.up(&mut up, "alice", arguments);
         self.launch("alice", up)
     }
 
-    pub(super) fn up_bob(&self, arguments: &[&str]) -> Daemon {
+    pub(crate) fn up_bob(&self, arguments: &[&str]) -> Daemon {
         let mut up = self.bob.command(HAWSER);
         up.arg("--state").arg(self.place.path("bob"));
         self.up(&mut up, "bob", arguments);
@@ -185,7 +185,7 @@ impl Stage {
         daemon
     }
 
-    pub(super) fn until_registered(&self, alice: &Daemon, bob: &Daemon) {
+    pub(crate) fn until_registered(&self, alice: &Daemon, bob: &Daemon) {
         let is_known = |state: &str| {
             let status = self.place.status(state).unwrap_or_default();
             status["registration"]["is_registered"] == true
@@ -195,7 +195,7 @@ impl Stage {
     }
 
     /// A connection through Alice's proxy, by SOCKS5; or the code of the refusal.
-    pub(super) fn connect(&self, alice: &Daemon, host: &str, port: u16) -> Result<TcpStream, u8> {
+    pub(crate) fn connect(&self, alice: &Daemon, host: &str, port: u16) -> Result<TcpStream, u8> {
         let mut stream = TcpStream::connect(alice.listen(&self.place).unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -341,7 +341,7 @@ fn translation(is_fickle: bool) -> String {
 }
 
 /// Sends so many bytes, which come back.
-pub(super) fn echo(stream: &mut TcpStream, length: usize) {
+pub(crate) fn echo(stream: &mut TcpStream, length: usize) {
     let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
     let mut writing = stream.try_clone().unwrap();
     let copy = sent.clone();

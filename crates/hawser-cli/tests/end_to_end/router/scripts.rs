@@ -31,7 +31,7 @@ def ask_by_tcp(server, name):
 ";
 /// What a host does: TCP, datagrams and pings of both families, and questions for names to the
 /// router and to another server.
-pub(super) const ALL: &str = "
+pub(crate) const ALL: &str = "
 import threading
 def stream(to, size):
     t = socket.create_connection((to, 7), timeout=50)
@@ -69,7 +69,7 @@ print(ping('11.0.0.2'), ping('2a00:11::2'))
 print(ask('192.168.77.1', 'of.router'), ask('fd77::1', 'of.router', socket.AF_INET6))
 print(ask('11.0.0.2', 'of.server'), ask_by_tcp('192.168.77.1', 'of.router'))
 ";
-pub(super) const ALL_SAY: &str = "11.0.0.1 True 2a00:11::1 True
+pub(crate) const ALL_SAY: &str = "11.0.0.1 True 2a00:11::1 True
 [1, 1200, 9000]
 [1, 1200, 9000]
 True True

@@ -14,17 +14,17 @@ use super::super::silent_link::{HAWSER, cover};
 use super::scripts::ASKING;
 
 /// A router with hosts behind it.
-pub(super) struct Router {
+pub(crate) struct Router {
     /// Ended before their namespaces.
     _names: [NameServer; 2],
-    pub(super) net: Internet,
+    pub(crate) net: Internet,
     hosts: Vec<Neighbour>,
     _switch: Neighbour,
 }
 
 impl Router {
     /// None where a program is missing, which is told for `test`.
-    pub(super) fn new(test: &str, hosts: usize) -> Option<Self> {
+    pub(crate) fn new(test: &str, hosts: usize) -> Option<Self> {
         let net = Internet::new(test)?;
         let permitted = doctor(&mut net.place.hawser("client", &["doctor", "--json"]));
         if permitted["status"] != "ok" {
@@ -69,12 +69,12 @@ impl Router {
         })
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &Place {
         &self.net.place
     }
 
     /// `hawser up` with these arguments, whose system asks the gateway's name server.
-    pub(super) fn up(&self, arguments: &[&str]) -> Daemon {
+    pub(crate) fn up(&self, arguments: &[&str]) -> Daemon {
         let mut up = Command::new("unshare");
         cover(self.place(), &mut up, HAWSER);
         up.arg("--state").arg(self.place().path("client"));
@@ -105,14 +105,14 @@ impl Router {
     }
 
     /// A script of Python at a host.
-    pub(super) fn begin(&self, host: usize, script: &str) -> Child {
+    pub(crate) fn begin(&self, host: usize, script: &str) -> Child {
         let mut python = self.hosts[host].command("python3");
         python.args(["-c", &with_udp(&format!("{ASKING}{script}"))]);
         python.stdout(Stdio::piped()).stderr(Stdio::piped());
         python.spawn().unwrap()
     }
 
-    pub(super) fn python(&self, host: usize, script: &str) -> String {
+    pub(crate) fn python(&self, host: usize, script: &str) -> String {
         let ended = Ended::of(self.begin(host, script).wait_with_output().unwrap());
         assert_eq!(ended.code, 0, "{ended:?}");
         ended.out.trim().to_owned()
@@ -145,7 +145,7 @@ impl Router {
     }
 
     /// The programs of open streams: of a host's, its address.
-    pub(super) fn of_streams(&self) -> Vec<String> {
+    pub(crate) fn of_streams(&self) -> Vec<String> {
         let streams = self.streams();
         let programs = streams.iter().filter_map(|it| it["program"].as_str());
         programs.map(str::to_owned).collect()
@@ -167,7 +167,7 @@ impl Router {
     }
 }
 
-pub(super) fn v4(host: usize) -> String {
+pub(crate) fn v4(host: usize) -> String {
     format!("192.168.77.{}", host + 10)
 }
 
@@ -184,7 +184,7 @@ pub(super) fn doctor(command: &mut Command) -> Value {
 }
 
 /// All that the program changes in the network of this namespace.
-pub(super) fn state() -> Vec<String> {
+pub(crate) fn state() -> Vec<String> {
     let say = |program: &str, arguments: &str| {
         let text = said(Command::new(program).args(arguments.split(' ')));
         // Addresses of single links come a moment after the links.

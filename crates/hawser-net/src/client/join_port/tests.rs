@@ -70,7 +70,7 @@ async fn an_offer_is_taken_once_and_only_by_its_session() {
 #[tokio::test]
 async fn a_port_to_which_no_gateway_connects_is_refused() {
     let (_sender, links) = watch::channel(Arc::default());
-    let error = JoinPort::open(MIN_JOIN_PORT - 1, Vec::new(), links).unwrap_err();
+    let error = JoinPort::open(MIN_JOIN_PORT - 1, Vec::new(), links, None).unwrap_err();
     assert_eq!(error.to_string(), "ports below 1024 belong to services");
 }
 

@@ -1,0 +1,97 @@
+//! The directory of a gateway.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hawser_skip::namespace::in_namespace;
+
+use super::super::by_name::stage::{Stage, echo};
+use super::upgrade;
+
+/// Hosts that have registered are found after that, and every question that comes meanwhile is
+/// answered, as it is sent again.
+#[test]
+fn what_was_registered_is_found_by_the_new_process() {
+    let test = "upgrade::directory::what_was_registered_is_found_by_the_new_process";
+    in_namespace(test, || {
+        let stage = Stage::new();
+        stage.know_each_other();
+        let directory = stage.serve();
+        let bob = stage.up_bob(&["--offer", "7000"]);
+        let alice = stage.up_alice(&[]);
+        stage.until_registered(&alice, &bob);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let asking = {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || ask_until(&is_over))
+        };
+        for _ in 0..2 {
+            let before = bindings(&stage);
+            upgrade(&stage.place, "directory", &directory);
+            assert_eq!(bindings(&stage), before, "{}", directory.log());
+            let log = || directory.log();
+            super::until_alone(&stage.place, "directory", log);
+        }
+        let mut stream = stage.connect(&alice, "bob.example.org", 7000).unwrap();
+        echo(&mut stream, 10_000);
+        is_over.store(true, Ordering::Relaxed);
+        let (answered, longest) = asking.join().unwrap();
+        println!("{answered} answers, after {longest:?} at most");
+        bob.end();
+        alice.end();
+        directory.end();
+    });
+}
+
+/// Asks the directory one thing after the other; how many answers there were, and the longest time
+/// for one.
+fn ask_until(is_over: &AtomicBool) -> (u32, Duration) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect("10.99.0.1:5060").unwrap();
+    // As long as a client waits before it sends again (RFC 3261, T1).
+    socket
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let own = socket.local_addr().unwrap();
+    let (mut answered, mut longest) = (0, Duration::ZERO);
+    while !is_over.load(Ordering::Relaxed) {
+        let (begun, id) = (Instant::now(), format!("{answered}@{own}"));
+        let question = format!(
+            "OPTIONS sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{answered}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:test@example.org>;tag=1\r\nTo: <sip:example.org>\r\n\
+             Call-ID: {id}\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        );
+        let is_answer = |heard: io::Result<usize>, bytes: &[u8]| {
+            let heard = heard.map(|length| String::from_utf8_lossy(&bytes[..length]).into_owned());
+            heard.is_ok_and(|it| it.starts_with("SIP/2.0 ") && it.contains(&id))
+        };
+        let mut bytes = [0; 2000];
+        loop {
+            assert!(begun.elapsed() < PATIENCE, "no answer");
+            // Nobody may listen now.
+            let _ = socket.send(question.as_bytes());
+            let heard = socket.recv(&mut bytes);
+            if is_answer(heard, &bytes) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        answered += 1;
+        longest = longest.max(begun.elapsed());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    (answered, longest)
+}
+
+/// The contacts that the directory has.
+fn bindings(stage: &Stage) -> Vec<String> {
+    let status = stage.place.status("directory").unwrap();
+    let bindings = status["directory"]["bindings"].as_array().unwrap().iter();
+    let contacts = bindings.map(|it| it["contact"].as_str().unwrap().to_owned());
+    contacts.collect()
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
