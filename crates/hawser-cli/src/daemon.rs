@@ -52,7 +52,7 @@ use server::For;
 pub(crate) use server::SOCKET;
 use state::State;
 use subject::Subject;
-use takeover::{MAX_WISHES, Predecessor, Successor, Takeover, Wanted};
+use takeover::{MAX_WISHES, Places, Predecessor, Successor, Takeover, Wanted};
 
 /// A daemon in its state directory; dropping it removes the socket and lets the next one start.
 pub(crate) struct Daemon {
@@ -224,6 +224,11 @@ impl Daemon {
         self.state.notice();
     }
 
+    /// Hosts that are known by name come to the daemon at this address. Once only.
+    pub(crate) fn set_door(&self, door: SocketAddr) {
+        self.state.set_door(door);
+    }
+
     /// The daemon takes connections at this address. Once only. Who hears of it may ask the daemon
     /// to end, which it does in order from now on.
     ///
@@ -240,11 +245,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// What the daemon is asked from now on. It can be replaced, too, unless it is `bound` to this
-    /// process by what this names. Once only.
-    pub(crate) fn asking(&self, bound: Option<&'static str>) -> Asking<'_> {
+    /// What the daemon is asked from now on. It can be replaced, too. Once only.
+    pub(crate) fn asking(&self) -> Asking<'_> {
         let (wishes, wanted) = mpsc::channel(MAX_WISHES);
-        self.state.take_wishes(bound.map_or(Ok(wishes), Err));
+        self.state.take_wishes(wishes);
         Asking {
             daemon: self,
             wanted,
@@ -290,8 +294,12 @@ impl Asking<'_> {
                     wanted.refuse(&left);
                     continue;
                 }
-                let (listen, lock) = (daemon.state.listen(), daemon.lock.as_fd());
-                if let Some(takeover) = Takeover::begin(wanted, listen, lock).await {
+                let (state, lock) = (&daemon.state, daemon.lock.as_fd());
+                let places = Places {
+                    listen: state.listen(),
+                    door: state.door(),
+                };
+                if let Some(takeover) = Takeover::begin(wanted, places, lock).await {
                     return takeover;
                 }
             }

@@ -21,6 +21,7 @@ use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::{ProxyConfig, ProxyError, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::JoinPort;
+use hawser_net::gateway::Gateway;
 use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 use hawser_net::takeover::take_listener;
@@ -260,7 +261,7 @@ impl Serving<'_> {
         let direct = Direct::start(self.config, self.links.clone(), self.rules, rules).await;
         let director = direct.director();
         subject.standby = agent.keep_standby(self.config, &director, self.rules, self.links);
-        let by_name = self.by_name(&director, &subject.choice)?;
+        let by_name = self.by_name(daemon, &director, &subject.choice)?;
         subject.registration = by_name.as_ref().map(ByName::shown);
         subject.named = by_name.as_ref().map(ByName::peers);
         let by_gateway = self.gateway.map(|it| {
@@ -297,10 +298,7 @@ impl Serving<'_> {
             subject,
             datagrams: self.reserved.guarding(datagrams),
             joins: self.joins.clone(),
-            bound_to_process: match (lans.is_some(), self.registration) {
-                (true, _) => Some("--capture lan:"),
-                (false, registered) => registered.map(|_| "a registered name"),
-            },
+            by_name: by_name.as_ref(),
         };
         let peers = peering.as_ref().map(Peering::peers);
         let dialer = direct.dialer(by_gateway.as_ref().map(ByGateway::dialer), peers);
@@ -399,6 +397,7 @@ impl Serving<'_> {
     /// Has this host found by its name, and finds others, where that is wanted.
     fn by_name(
         &self,
+        daemon: &Daemon,
         director: &SharedDirector,
         choice: &Choice,
     ) -> anyhow::Result<Option<ByName>> {
@@ -411,7 +410,13 @@ impl Serving<'_> {
             ..self.setup.clone()
         };
         let gateway = self.gateway.map(|it| Arc::clone(&it.client));
-        ByName::start(&setup, wanted, links, director.clone(), choice, gateway).map(Some)
+        let of = (&setup, daemon.predecessor());
+        let by_name = ByName::start(of, wanted, links, director.clone(), choice, gateway)?;
+        by_name
+            .door()
+            .into_iter()
+            .for_each(|it| daemon.set_door(it));
+        Ok(Some(by_name))
     }
 
     async fn serve_by(
@@ -489,8 +494,8 @@ struct Port<'a> {
     datagrams: Arc<dyn DatagramPorts>,
     /// The port at which the gateway may connect.
     joins: Option<Arc<JoinPort>>,
-    /// Why no other process can take over, if that is so.
-    bound_to_process: Option<&'static str>,
+    /// Sessions with hosts that are known by name.
+    by_name: Option<&'a ByName>,
 }
 
 impl Port<'_> {
@@ -528,7 +533,7 @@ impl Port<'_> {
             }
             std::future::pending::<()>().await;
         };
-        let mut asking = daemon.asking(self.bound_to_process);
+        let mut asking = daemon.asking();
         let (close, closed) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let leading = async {
@@ -538,10 +543,14 @@ impl Port<'_> {
             };
             drop(close);
             if let Some(successor) = &successor {
-                let open = || counters.snapshot().current + machine.open();
-                let joins = self.joins.as_deref();
+                let (joins, names) = (self.joins.as_deref(), self.by_name);
                 joins.into_iter().for_each(JoinPort::stop_listening);
-                let taking = take_passed(successor, joins);
+                names.into_iter().for_each(ByName::retire);
+                let peers = names.map(ByName::peers);
+                let by_name = || peers.as_ref().map_or(0, |it| it.open_count());
+                let open = || counters.snapshot().current + machine.open() + by_name();
+                let door = peers.as_ref().map(|it| it.door());
+                let taking = take_passed(successor, joins, door);
                 let asked = daemon.asked_to_end();
                 successor.serve_rest(open, taking, asked).await;
             }
@@ -577,12 +586,19 @@ async fn replaced(
 }
 
 /// Takes what came to the new process and is this one's, for ever.
-async fn take_passed(successor: &Successor, joins: Option<&JoinPort>) {
+async fn take_passed(successor: &Successor, joins: Option<&JoinPort>, door: Option<&Gateway>) {
     loop {
-        let passed = successor.next().await;
-        if let (Passed::Offer(connection, said), Some(port)) = (passed, joins)
-            && let Err(error) = port.take_passed(connection, &said)
-        {
+        let taken = match (successor.next().await, joins, door) {
+            (Passed::Offer(connection, said), Some(port), _) => port.take_passed(connection, &said),
+            (Passed::Join(connection, said), _, Some(door)) => door.take_join(connection, &said),
+            (Passed::Datagrams(datagrams), _, Some(door)) => {
+                door.take_datagrams(datagrams);
+                Ok(())
+            }
+            // For what this process has not.
+            _ => Ok(()),
+        };
+        if let Err(error) = taken {
             tracing::debug!(%error, "a connection that was passed on is of no use");
         }
     }

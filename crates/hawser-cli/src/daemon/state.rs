@@ -22,6 +22,8 @@ pub(crate) struct State {
     predecessor: Option<Arc<Predecessor>>,
     started: tokio::time::Instant,
     listen: OnceLock<SocketAddr>,
+    /// Where hosts that are known by name come to.
+    door: OnceLock<SocketAddr>,
     dashboard: OnceLock<Dashboard>,
     subject: OnceLock<Box<dyn Subject>>,
     record: Mutex<Record>,
@@ -30,7 +32,7 @@ pub(crate) struct State {
     changes: watch::Sender<u64>,
     stop: Notify,
     /// Where wishes to replace the daemon go.
-    wishes: OnceLock<Result<Wishes, &'static str>>,
+    wishes: OnceLock<Wishes>,
 }
 
 /// The traffic that is recorded.
@@ -54,6 +56,7 @@ impl State {
             predecessor,
             started: tokio::time::Instant::now(),
             listen: OnceLock::new(),
+            door: OnceLock::new(),
             dashboard: OnceLock::new(),
             subject: OnceLock::new(),
             record: Mutex::default(),
@@ -103,6 +106,16 @@ impl State {
         let _ = self.listen.set(listen);
     }
 
+    /// Address at which hosts that are known by name come to it, if any do.
+    pub(super) fn door(&self) -> Option<SocketAddr> {
+        self.door.get().copied()
+    }
+
+    /// Sets that address. Later calls change nothing.
+    pub(super) fn set_door(&self, door: SocketAddr) {
+        let _ = self.door.set(door);
+    }
+
     /// The dashboard, where one is served.
     pub(super) fn dashboard(&self) -> Option<&Dashboard> {
         self.dashboard.get()
@@ -113,14 +126,13 @@ impl State {
         let _ = self.dashboard.set(dashboard);
     }
 
-    /// Where wishes to replace the daemon go, or what keeps it from being replaced; none for one
-    /// that never can be, or not yet.
-    pub(super) fn wishes(&self) -> Option<Result<Wishes, &'static str>> {
+    /// Where wishes to replace the daemon go; none for one that never can be, or not yet.
+    pub(super) fn wishes(&self) -> Option<Wishes> {
         self.wishes.get().cloned()
     }
 
     /// Sets that. Later calls change nothing.
-    pub(super) fn take_wishes(&self, wishes: Result<Wishes, &'static str>) {
+    pub(super) fn take_wishes(&self, wishes: Wishes) {
         let _ = self.wishes.set(wishes);
     }
 

@@ -10,6 +10,7 @@
 mod predecessor;
 mod successor;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hawser_control::{ErrorReason, Response};
@@ -18,6 +19,14 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use predecessor::Predecessor;
 pub(crate) use successor::{Passed, Successor, Takeover};
+
+/// Where the old process listens, at ports that the system may have chosen.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    pub(super) listen: Option<SocketAddr>,
+    /// For hosts that are known by name.
+    pub(super) door: Option<SocketAddr>,
+}
 
 /// Somebody wants the daemon to be replaced.
 pub(super) struct Wanted {
@@ -45,28 +54,15 @@ impl Wanted {
 }
 
 /// Has the daemon replaced, by way of its `wishes`, or says what keeps it from that.
-pub(super) async fn replace(
-    wishes: Option<Result<Wishes, &'static str>>,
-    limit: Duration,
-) -> Response {
+pub(super) async fn replace(wishes: Option<Wishes>, limit: Duration) -> Response {
     let refused = |reason, message: &str| Response::Error {
         reason,
         message: message.to_owned(),
     };
     let failed = |message: &str| refused(ErrorReason::Failed, message);
-    let wishes = match wishes {
-        Some(Ok(wishes)) => wishes,
-        Some(Err(bound)) => {
-            return failed(&format!(
-                "with {bound} no other process can take over; restart the daemon, which ends what \
-                 is open"
-            ));
-        }
-        None => {
-            let message =
-                "only `hawser up` and `hawser serve`, once they are ready, can be upgraded";
-            return refused(ErrorReason::Unsupported, message);
-        }
+    let Some(wishes) = wishes else {
+        let message = "only `hawser up` and `hawser serve`, once they are ready, can be upgraded";
+        return refused(ErrorReason::Unsupported, message);
     };
     let (answer, answered) = oneshot::channel();
     if wishes.try_send(Wanted { limit, answer }).is_err() {

@@ -3,6 +3,8 @@
 mod directory;
 mod fronted;
 mod joins;
+mod names;
+mod router;
 mod traffic;
 
 use std::io::{Read as _, Write as _};

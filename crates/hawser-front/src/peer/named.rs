@@ -64,7 +64,10 @@ pub struct GatewayToMeet {
 /// Sessions with hosts that are known by name.
 pub struct NamedPeers {
     shared: Arc<Shared>,
+    /// Serve and end sessions.
     tasks: Vec<JoinHandle<()>>,
+    /// Have others find this host.
+    finding: Vec<JoinHandle<()>>,
 }
 
 /// Opens streams to ports of hosts that are known by name.
@@ -102,18 +105,35 @@ impl NamedPeers {
             punching: punching.clone(),
         };
         let shared = Arc::new(Shared::new(book, door, offers, starts, asks));
-        let mut tasks = vec![
+        let tasks = vec![
             tokio::spawn(serve(Arc::clone(&shared))),
-            tokio::spawn(hear(Arc::clone(&shared), events)),
             tokio::spawn(look_after(Arc::clone(&shared))),
         ];
-        tasks.extend(punching.map(|it| tokio::spawn(it.observe_door())));
+        let mut finding = vec![tokio::spawn(hear(Arc::clone(&shared), events))];
+        finding.extend(punching.map(|it| tokio::spawn(it.observe_door())));
         if let Some(gateway) = gateway {
-            tasks.push(tokio::spawn(meeting::be_met(Arc::clone(&gateway))));
+            finding.push(tokio::spawn(meeting::be_met(Arc::clone(&gateway))));
             let (book, door) = (shared.book.clone(), Arc::clone(&shared.door));
-            tasks.push(tokio::spawn(meeting::let_in(gateway, book, door)));
+            finding.push(tokio::spawn(meeting::let_in(gateway, book, door)));
         }
-        Arc::new(Self { shared, tasks })
+        Arc::new(Self {
+            shared,
+            tasks,
+            finding,
+        })
+    }
+
+    /// Another process has others find this host from now on, and lets them in. What is open here
+    /// goes on.
+    pub fn retire(&self) {
+        self.finding.iter().for_each(JoinHandle::abort);
+        self.shared.door.stop_listening();
+        self.shared.door.go_away();
+    }
+
+    /// How many streams of others are open.
+    pub fn open_count(&self) -> u64 {
+        self.shared.offers.open()
     }
 
     /// The clients, by the keys of the hosts that they are connected to.
@@ -128,11 +148,16 @@ impl NamedPeers {
 
     /// Ends all sessions in order, within `patience`.
     pub async fn close(&self, patience: Duration) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.abort();
         let clients = self.shared.take_clients();
         let closing = clients.iter().map(|client| client.close(patience));
         let closing = futures_util::future::join_all(closing);
         tokio::join!(closing, self.shared.door.close(patience));
+    }
+
+    fn abort(&self) {
+        let tasks = self.tasks.iter().chain(&self.finding);
+        tasks.for_each(JoinHandle::abort);
     }
 
     async fn dial_peer(
@@ -210,7 +235,7 @@ impl DialByName<Bonded> for NamedPeers {
 
 impl Drop for NamedPeers {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.abort();
     }
 }
 

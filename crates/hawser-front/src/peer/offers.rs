@@ -38,6 +38,11 @@ impl Offers {
         }
     }
 
+    /// How many streams are open.
+    pub fn open(&self) -> u64 {
+        self.relay.counters().snapshot().current
+    }
+
     /// Serves a stream of the host with this key to its end.
     pub async fn serve(self: Arc<Self>, peer: PublicKey, stream: Bonded) {
         if let Err(error) = self.ports.judge(stream.open_metadata()) {

@@ -14,6 +14,8 @@ pub enum Message {
     Listener,
     /// To the successor, with a descriptor: the locked file of the state directory.
     Lock,
+    /// To the successor: hosts that are known by name come to the predecessor at this address.
+    Door(SocketAddr),
     /// To the successor: that was all. The predecessor listens at this address.
     Begin(Option<SocketAddr>),
     /// To the predecessor: to give up what only one process can have, such as network devices.
@@ -88,6 +90,10 @@ impl Message {
         match self {
             Self::Listener => out.put_u8(LISTENER),
             Self::Lock => out.put_u8(LOCK),
+            Self::Door(address) => {
+                out.put_u8(DOOR);
+                put_address(&mut out, *address);
+            }
             Self::Begin(address) => {
                 out.put_u8(BEGIN);
                 address.iter().for_each(|it| put_address(&mut out, *it));
@@ -129,6 +135,7 @@ impl Message {
         let message = match *kind {
             LISTENER => Self::Listener,
             LOCK => Self::Lock,
+            DOOR => Self::Door(take_address(rest)?),
             BEGIN if rest.is_empty() => Self::Begin(None),
             BEGIN => Self::Begin(Some(take_address(rest)?)),
             YIELD => Self::Yield,
@@ -219,3 +226,4 @@ const JOIN: u8 = 7;
 const DATAGRAMS: u8 = 8;
 const LEFT: u8 = 9;
 const OFFER: u8 = 10;
+const DOOR: u8 = 11;

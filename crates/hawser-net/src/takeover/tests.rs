@@ -25,6 +25,7 @@ fn all() -> Vec<Message> {
     let mut all = vec![
         Message::Listener,
         Message::Lock,
+        Message::Door("[::]:40000".parse().unwrap()),
         Message::Begin(None),
         Message::Begin(Some("[::]:7443".parse().unwrap())),
         Message::Begin(Some("127.0.0.1:1080".parse().unwrap())),

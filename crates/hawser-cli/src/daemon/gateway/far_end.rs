@@ -91,7 +91,7 @@ impl FarEnd<'_> {
             names: GatewayNames::of(self.setup),
         });
         tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
-        let mut asking = daemon.asking(None);
+        let mut asking = daemon.asking();
         let one = OfOneProcess {
             packets: self.packets.as_ref(),
             front: front.as_ref(),

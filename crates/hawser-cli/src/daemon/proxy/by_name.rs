@@ -1,7 +1,7 @@
 //! Sessions with hosts that are known by name: this host's registration, its door, and its calls.
 
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -20,21 +20,24 @@ use super::registration::{OwnRegistration, ShownRegistration, Wanted};
 use super::rules::LinkRuleStore;
 use super::session::Choice;
 use crate::daemon::clock::since_1970;
+use crate::daemon::takeover::Predecessor;
 use crate::setup::Setup;
 
 /// This host as others know it by name, and the others.
 pub(crate) struct ByName {
-    registration: OwnRegistration,
+    /// None once another process has this host found.
+    registration: Mutex<Option<OwnRegistration>>,
+    shown: ShownRegistration,
     peers: Arc<NamedPeers>,
     book: Book,
     writing: AbortHandle,
 }
 
 impl ByName {
-    /// Opens the door for those that are known, and has this host found by the name that is
-    /// `wanted`; hosts that nothing else leads to are met at `gateway`.
+    /// Opens the door for those that are known, or takes the predecessor's, and has this host found
+    /// by the name that is `wanted`; hosts that nothing else leads to are met at `gateway`.
     pub(crate) fn start(
-        setup: &Setup,
+        (setup, predecessor): (&Setup, Option<&Predecessor>),
         wanted: &Wanted,
         (links, rules): (&Links, &Arc<LinkRuleStore>),
         director: SharedDirector,
@@ -48,9 +51,9 @@ impl ByName {
         let order = OrderStore::open(&setup.state)?;
         let number = order.begin_session(started)?;
         let book = Book::new(identity, store, order);
-        let listener = listen()?;
+        let listener = listen(predecessor)?;
         let port = listener.local_addr()?.port();
-        let door = door(setup, &book, listener)?.following(links.clone());
+        let door = door((setup, predecessor), &book, listener)?.following(links.clone());
         let calls = CallSettings {
             keys: Box::new(book.clone()),
             number,
@@ -77,7 +80,8 @@ impl ByName {
         });
         tracing::info!(port, offers = ?config.offer, "accepting hosts that are known by name");
         Ok(Self {
-            registration,
+            shown: registration.shown(),
+            registration: Mutex::new(Some(registration)),
             peers,
             writing: tokio::spawn(book.clone().keep_written()).abort_handle(),
             book,
@@ -90,29 +94,66 @@ impl ByName {
     }
 
     pub(crate) fn shown(&self) -> ShownRegistration {
-        self.registration.shown()
+        self.shown.clone()
+    }
+
+    /// Where others come to; none where that is not known.
+    pub(crate) fn door(&self) -> Option<SocketAddr> {
+        self.peers.door().addresses().first().copied()
+    }
+
+    /// Another process has this host found and lets others in from now on, and keeps what they say.
+    /// Its own places are taken out of the directory; what is open goes on.
+    pub(crate) fn retire(&self) {
+        self.writing.abort();
+        self.peers.retire();
+        if let Some(registration) = self.registration().take() {
+            tokio::spawn(registration.end());
+        }
+    }
+
+    fn registration(&self) -> MutexGuard<'_, Option<OwnRegistration>> {
+        self.registration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes this host out of the directory, and ends all sessions.
     pub(crate) async fn end(self) {
+        let registration = self.registration().take();
+        let is_found_here = registration.is_some();
         let closing = self.peers.close(CLOSE_PATIENCE);
-        tokio::join!(self.registration.end(), closing);
+        let ending = async {
+            if let Some(registration) = registration {
+                registration.end().await;
+            }
+        };
+        tokio::join!(ending, closing);
         self.writing.abort();
-        if let Err(error) = self.book.write().await {
+        if is_found_here && let Err(error) = self.book.write().await {
             tracing::warn!(%error, "what other hosts have said last is not kept over a restart");
         }
     }
 }
 
-/// Any port that is free for TCP and UDP, over both families where the machine has both.
-fn listen() -> anyhow::Result<TcpListener> {
+/// The predecessor's port, or any that is free for TCP and UDP, over both families where the machine
+/// has both.
+fn listen(predecessor: Option<&Predecessor>) -> anyhow::Result<TcpListener> {
+    let before = predecessor.and_then(Predecessor::door);
+    if let Some(Ok(listener)) = before.map(hawser_net::bind::listen) {
+        return Ok(listener);
+    }
     let everywhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     let listener = hawser_net::bind::listen(everywhere)
         .or_else(|_| hawser_net::bind::listen(([0, 0, 0, 0], 0).into()));
     listener.context("can't listen for hosts that are known by name")
 }
 
-fn door(setup: &Setup, book: &Book, listener: TcpListener) -> anyhow::Result<Gateway> {
+fn door(
+    (setup, predecessor): (&Setup, Option<&Predecessor>),
+    book: &Book,
+    listener: TcpListener,
+) -> anyhow::Result<Gateway> {
     let session = &setup.config.session;
     let config = GatewayConfig {
         identity: setup.state.identity()?,
@@ -122,7 +163,7 @@ fn door(setup: &Setup, book: &Book, listener: TcpListener) -> anyhow::Result<Gat
             ..AcceptLimits::default()
         },
         congestion: session.congestion.name(),
-        predecessor: None,
+        predecessor: predecessor.map(Predecessor::to),
     };
     let gateway = Gateway::start(config, vec![listener], Arc::new(book.clone()))?;
     Ok(gateway.taking_associations())

@@ -18,6 +18,8 @@ pub(crate) struct Predecessor {
     to: ToPredecessor,
     /// The address that it listens at.
     listen: Option<SocketAddr>,
+    /// The one that hosts come to which are known by name.
+    door: Option<SocketAddr>,
     lock: Mutex<Option<File>>,
     heard: watch::Receiver<Heard>,
 }
@@ -37,13 +39,14 @@ impl Predecessor {
         let pipe = Pipe::new(end).map_err(|_| anyhow!("only hawser itself takes over"))?;
         // It ends with the pipe, and nothing else may read there.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-        let mut lock = None;
+        let (mut lock, mut door) = (None, None);
         let listen = loop {
             let message = timeout(PATIENCE, pipe.receive()).await;
             let message = message.context("the process before says nothing")??;
             match message.context("the process before has ended")? {
                 (Message::Listener, Some(socket)) => inherit(socket),
                 (Message::Lock, Some(file)) => lock = Some(File::from(file)),
+                (Message::Door(address), _) => door = Some(address),
                 (Message::Begin(address), _) => break address,
                 _ => bail!("the process before says something else than was expected"),
             }
@@ -56,6 +59,7 @@ impl Predecessor {
             pipe,
             to,
             listen,
+            door,
             lock: Mutex::new(lock),
             heard,
         })
@@ -65,6 +69,11 @@ impl Predecessor {
     pub(crate) fn listen(&self, wanted: SocketAddr) -> SocketAddr {
         let before = self.listen.filter(|it| it.ip() == wanted.ip());
         before.filter(|_| wanted.port() == 0).unwrap_or(wanted)
+    }
+
+    /// The address at which hosts that are known by name come to it, if any do.
+    pub(crate) fn door(&self) -> Option<SocketAddr> {
+        self.door
     }
 
     /// Where what is its goes.

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::Wanted;
+use super::{Places, Wanted};
 use crate::args::TAKING_OVER;
 use crate::daemon::service;
 
@@ -65,11 +64,11 @@ impl Takeover {
     /// None if that fails, which whoever asked is told.
     pub(in crate::daemon) async fn begin(
         wanted: Wanted,
-        listen: Option<SocketAddr>,
+        places: Places,
         lock: BorrowedFd<'_>,
     ) -> Option<Self> {
         let Wanted { limit, answer } = wanted;
-        match Successor::start(listen, lock, limit).await {
+        match Successor::start(places, lock, limit).await {
             Ok(successor) => Some(Self { successor, answer }),
             Err(error) => {
                 tracing::warn!("no upgrade: {error:#}");
@@ -124,11 +123,7 @@ impl Failed {
 }
 
 impl Successor {
-    async fn start(
-        listen: Option<SocketAddr>,
-        lock: BorrowedFd<'_>,
-        limit: Duration,
-    ) -> anyhow::Result<Self> {
+    async fn start(places: Places, lock: BorrowedFd<'_>, limit: Duration) -> anyhow::Result<Self> {
         let (pipe, end) = pair().context("can't make a pair of sockets")?;
         let program = program()?;
         let process = Command::new(&program)
@@ -145,18 +140,14 @@ impl Successor {
             deadline,
             early: Mutex::default(),
         };
-        let prepared = successor.prepare(listen, lock).await;
+        let prepared = successor.prepare(places, lock).await;
         if prepared.is_err() {
             let _ = successor.process.start_kill();
         }
         prepared.map(|()| successor)
     }
 
-    async fn prepare(
-        &mut self,
-        listen: Option<SocketAddr>,
-        lock: BorrowedFd<'_>,
-    ) -> anyhow::Result<()> {
+    async fn prepare(&mut self, places: Places, lock: BorrowedFd<'_>) -> anyhow::Result<()> {
         let listeners = listening().context("can't list the listening sockets")?;
         let giving = async {
             for socket in &listeners {
@@ -164,7 +155,10 @@ impl Successor {
                 self.pipe.send(&Message::Listener, socket).await?;
             }
             self.pipe.send(&Message::Lock, Some(lock)).await?;
-            self.pipe.send(&Message::Begin(listen), None).await
+            if let Some(door) = places.door {
+                self.pipe.send(&Message::Door(door), None).await?;
+            }
+            self.pipe.send(&Message::Begin(places.listen), None).await
         };
         // Where it has ended, that tells more.
         let _ = timeout(PATIENCE, giving).await;
