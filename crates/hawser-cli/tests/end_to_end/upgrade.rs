@@ -4,6 +4,7 @@ mod directory;
 mod fronted;
 mod joins;
 mod names;
+mod one_link;
 mod router;
 mod traffic;
 

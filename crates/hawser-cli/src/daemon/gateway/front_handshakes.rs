@@ -61,20 +61,25 @@ impl FrontHandshakes {
 
     /// Has them tell again.
     pub(super) fn resume(&self) {
-        let (answering, listeners) = match self.facts.answer() {
-            Ok((answering, listeners)) => (Some(answering), listeners),
+        let begun = self.facts.answer().and_then(|(answering, listeners)| {
+            let accepting = self.ports.accept_at(listeners);
+            accepting.map_err(|error| {
+                let what = "the listeners for connections that want a bond";
+                CaptureError::System { what, error }
+            })?;
+            Ok(answering)
+        });
+        let answering = match begun {
+            Ok(answering) => Some(answering),
             Err(error) => {
                 tracing::warn!(
                     %error,
                     "handshakes do not tell that these ports are fronted: clients that go by them \
                      do not notice, others probe this machine"
                 );
-                (None, Vec::new())
+                None
             }
         };
-        if let Err(error) = self.ports.accept_at(listeners) {
-            tracing::warn!(%error, "connections are not bonded from their beginning");
-        }
         *lock(&self.counts.0) = answering.as_ref().map(Answering::counts);
         *lock(&self.answering) = answering;
     }
