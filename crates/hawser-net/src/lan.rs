@@ -207,7 +207,8 @@ pub fn listen(is_v6: bool) -> Result<TcpListener, LanError> {
 }
 
 /// Opens the port for questions for names at an address of `interface`, for hosts behind it alone.
-/// The listener is the predecessor's where it has one. Needs a tokio runtime, and the right to open ports below 1024.
+/// The listener is the predecessor's where it has one. Needs a tokio runtime, and the right to open
+/// ports below 1024.
 ///
 /// # Errors
 /// That the system refuses, as where a name server has the port.

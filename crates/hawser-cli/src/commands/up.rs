@@ -5,6 +5,7 @@
 mod enrolled;
 mod greeting;
 mod machine;
+mod rest;
 mod scopes;
 
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::{ProxyConfig, ProxyError, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::JoinPort;
-use hawser_net::gateway::Gateway;
 use hawser_net::kill_switch::KillSwitch;
 use hawser_net::links::{LinkMonitor, OwnAddresses};
 use hawser_net::takeover::take_listener;
@@ -45,7 +45,7 @@ use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, Target, is_enrolled};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::proxy::vouching;
-use crate::daemon::takeover::{Passed, Predecessor, Successor};
+use crate::daemon::takeover::{Predecessor, Successor};
 use crate::daemon::web::Web;
 use crate::daemon::{Asked, Asking, Daemon};
 use crate::rule_files::RuleFiles;
@@ -53,6 +53,7 @@ use crate::setup::{Setup, Usage, missing_links, not_listening};
 use enrolled::Enrolled;
 use greeting::Greeting;
 use machine::{Facts, Machine};
+use rest::Rest;
 use scopes::Scopes;
 
 /// Runs the proxy until it is asked to end.
@@ -543,16 +544,13 @@ impl Port<'_> {
             };
             drop(close);
             if let Some(successor) = &successor {
-                let (joins, names) = (self.joins.as_deref(), self.by_name);
-                joins.into_iter().for_each(JoinPort::stop_listening);
-                names.into_iter().for_each(ByName::retire);
-                let peers = names.map(ByName::peers);
-                let by_name = || peers.as_ref().map_or(0, |it| it.open_count());
-                let open = || counters.snapshot().current + machine.open() + by_name();
-                let door = peers.as_ref().map(|it| it.door());
-                let taking = take_passed(successor, joins, door);
-                let asked = daemon.asked_to_end();
-                successor.serve_rest(open, taking, asked).await;
+                let rest = Rest {
+                    proxy: &counters,
+                    machine: &machine,
+                    joins: self.joins.as_deref(),
+                    by_name: self.by_name,
+                };
+                rest.serve(successor, daemon).await;
             }
             drop(end);
             successor
@@ -581,25 +579,6 @@ async fn replaced(
                 }
                 machine.take_back().await;
             }
-        }
-    }
-}
-
-/// Takes what came to the new process and is this one's, for ever.
-async fn take_passed(successor: &Successor, joins: Option<&JoinPort>, door: Option<&Gateway>) {
-    loop {
-        let taken = match (successor.next().await, joins, door) {
-            (Passed::Offer(connection, said), Some(port), _) => port.take_passed(connection, &said),
-            (Passed::Join(connection, said), _, Some(door)) => door.take_join(connection, &said),
-            (Passed::Datagrams(datagrams), _, Some(door)) => {
-                door.take_datagrams(datagrams);
-                Ok(())
-            }
-            // For what this process has not.
-            _ => Ok(()),
-        };
-        if let Err(error) = taken {
-            tracing::debug!(%error, "a connection that was passed on is of no use");
         }
     }
 }

@@ -38,8 +38,8 @@ impl LanHold {
     }
 }
 
-/// After the chain that takes (-90), whose mark is on what it leads somewhere. `near`: where packets
-/// go as without Hawser in any case.
+/// After the chain that takes (-90), whose mark is on what it leads somewhere. `near`: where
+/// packets go as without Hawser in any case.
 fn script(interfaces: &[String], near: &[IpNet]) -> String {
     let (lans, taken) = (set_of(interfaces), rules::TAKEN);
     let mut pass = String::new();
@@ -58,8 +58,8 @@ fn script(interfaces: &[String], near: &[IpNet]) -> String {
 }
 
 const TABLE: &str = "hawser_lan_hold";
-/// Networks of each family. A router may know all of the internet's; packets to others are only held
-/// as well.
+/// Networks of each family. A router may know all of the internet's; packets to others are only
+/// held as well.
 const MAX_NEAR: usize = 500;
 
 #[cfg(test)]

@@ -136,8 +136,8 @@ impl ByName {
     }
 }
 
-/// The predecessor's port, or any that is free for TCP and UDP, over both families where the machine
-/// has both.
+/// The predecessor's port, or any that is free for TCP and UDP, over both families where the
+/// machine has both.
 fn listen(predecessor: Option<&Predecessor>) -> anyhow::Result<TcpListener> {
     let before = predecessor.and_then(Predecessor::door);
     if let Some(Ok(listener)) = before.map(hawser_net::bind::listen) {

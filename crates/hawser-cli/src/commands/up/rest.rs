@@ -1,0 +1,56 @@
+//! What the old process still has once another one has taken its place.
+
+use hawser_front::proxy::ProxyCounters;
+use hawser_net::client::JoinPort;
+use hawser_net::gateway::Gateway;
+
+use super::machine::Machine;
+use crate::daemon::Daemon;
+use crate::daemon::proxy::by_name::ByName;
+use crate::daemon::takeover::{Passed, Successor};
+
+/// The parts in which something may be open.
+pub(super) struct Rest<'a> {
+    /// Of the proxy port.
+    pub(super) proxy: &'a ProxyCounters,
+    pub(super) machine: &'a Machine,
+    /// The port at which the gateway may connect.
+    pub(super) joins: Option<&'a JoinPort>,
+    /// Sessions with hosts that are known by name.
+    pub(super) by_name: Option<&'a ByName>,
+}
+
+impl Rest<'_> {
+    /// Listens no more, and serves what is open until it ends, the limit has come, or the daemon is
+    /// asked to end.
+    pub(super) async fn serve(self, successor: &Successor, daemon: &Daemon) {
+        self.joins.into_iter().for_each(JoinPort::stop_listening);
+        self.by_name.into_iter().for_each(ByName::retire);
+        let peers = self.by_name.map(ByName::peers);
+        let of_peers = || peers.as_ref().map_or(0, |it| it.open_count());
+        let open = || self.proxy.snapshot().current + self.machine.open() + of_peers();
+        let door = peers.as_ref().map(|it| it.door());
+        let taking = take_passed(successor, self.joins, door);
+        let asked = daemon.asked_to_end();
+        successor.serve_rest(open, taking, asked).await;
+    }
+}
+
+/// Takes what came to the new process and is this one's, for ever.
+async fn take_passed(successor: &Successor, joins: Option<&JoinPort>, door: Option<&Gateway>) {
+    loop {
+        let taken = match (successor.next().await, joins, door) {
+            (Passed::Offer(connection, said), Some(port), _) => port.take_passed(connection, &said),
+            (Passed::Join(connection, said), _, Some(door)) => door.take_join(connection, &said),
+            (Passed::Datagrams(datagrams), _, Some(door)) => {
+                door.take_datagrams(datagrams);
+                Ok(())
+            }
+            // For what this process has not.
+            _ => Ok(()),
+        };
+        if let Err(error) = taken {
+            tracing::debug!(%error, "a connection that was passed on is of no use");
+        }
+    }
+}
