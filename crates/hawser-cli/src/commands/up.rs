@@ -500,6 +500,7 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
+    // long: the port's life, from when it opens until nothing is open any more.
     async fn serve(
         mut self,
         dialer: Arc<ConnectionDialer>,

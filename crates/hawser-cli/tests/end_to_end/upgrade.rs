@@ -4,7 +4,6 @@ mod directory;
 mod fronted;
 mod joins;
 mod names;
-mod one_link;
 mod router;
 mod traffic;
 

@@ -11,8 +11,8 @@ use super::traffic::{Traffic, Way};
 use super::{until_alone, upgrade};
 
 /// The router and its gateway are replaced while connections and datagrams of a host go on, by both
-/// families. The machine forwards without Hawser, too: while nobody leads what hosts send, nothing of
-/// it goes past.
+/// families. The machine forwards without Hawser, too: while nobody leads what hosts send, nothing
+/// of it goes past.
 #[test]
 fn connections_of_hosts_go_on() {
     let test = "upgrade::router::connections_of_hosts_go_on";
