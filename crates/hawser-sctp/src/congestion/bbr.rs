@@ -370,7 +370,7 @@ impl Bbr {
         let grown = self.window.saturating_add(bytes);
         if self.startup.is_over {
             self.window = grown.min(target);
-        } else if self.window < target || self.model.delivered() < initial_window(self.packet) {
+        } else if self.window < target || self.may_grow_unmeasured(ack) {
             self.window = grown;
         }
         self.window = self.window.min(self.bound());
@@ -378,6 +378,16 @@ impl Bbr {
             self.window = self.window.min(self.window_of_probe());
         }
         self.window = self.window.clamp(MIN_PACKETS * self.packet, MAX_WINDOW);
+    }
+
+    /// Tells whether the window grows by all that arrives of the first window, whose rate is little
+    /// proof. Where its packets wait for longer than the path is long, the link is slow: twice as
+    /// much overflows its queue, and the repair waits behind the rest.
+    fn may_grow_unmeasured(&self, ack: &Acknowledged) -> bool {
+        let length = self.model.min_rtt();
+        let waited = ack.rtt.unwrap_or_default().saturating_sub(length);
+        let is_slow = waited >= SLOW_QUEUE.max(length) && self.model.rate() >= SLOWEST;
+        !is_slow && self.model.delivered() < initial_window(self.packet)
     }
 
     /// Returns the bound that losses have set.
@@ -515,6 +525,12 @@ impl CongestionControl for Bbr {
 }
 
 const GAIN_STARTUP: f64 = 2.77;
+/// Wait of a packet of the first window that tells a slow link: the last of ten waits for less from
+/// 1.3 Mbit/s on.
+const SLOW_QUEUE: Duration = Duration::from_millis(90);
+/// Rate in bytes per second below which the first window takes so long that its growth costs less
+/// than packets that come late to an empty link: 200 kbit/s.
+const SLOWEST: u64 = 25_000;
 const GAIN_UP: f64 = 1.25;
 const GAIN_DOWN: f64 = 0.75;
 /// Pacing margin: one per cent below the measured rate, so that no queue stays.

@@ -299,6 +299,20 @@ fn apply(
     }
 }
 
+/// The initial window takes 190 ms on this link, and its queue 300 ms.
+#[test]
+fn the_first_windows_of_bbr_fit_into_the_queue_of_a_slow_link() {
+    let mut link = Link::new(1, RTT);
+    link.rate = Rate::from_bits_per_second(633_000);
+    link.queue = link.rate * Duration::from_millis(300);
+    let room = link.queue + link.rate * RTT;
+    let mut senders = [sender(Control::Bbr)];
+    let begin = share(&mut link, &mut senders, 0, 2)[0];
+    let most = senders[0].max_in_flight;
+    assert!(most + PACKET < room, "{most:?} of {room:?}");
+    assert!(begin > 0.9, "{begin}");
+}
+
 /// A path has carried only a message of 13 bytes, acknowledged late, before more data comes.
 #[test]
 fn what_comes_before_there_is_much_to_send_does_not_slow_the_first_window() {

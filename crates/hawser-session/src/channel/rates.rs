@@ -126,7 +126,10 @@ impl Channel {
     }
 
     fn initial_rate(&self) -> Rate {
-        let rtt = self.path.rtt().max(MIN_GUESSED_RTT);
+        let rtt = match self.path.rtt() {
+            Duration::ZERO => UNKNOWN_RTT,
+            known => known.max(MIN_GUESSED_RTT),
+        };
         let window = f64::from(INITIAL_WINDOW * self.spec.segment_size());
         Rate::from_bytes_per_second((window / rtt.as_secs_f64()) as u64)
     }
@@ -147,6 +150,9 @@ const MAX_MESSAGE: usize = 16 * 1024;
 /// Segments that a fresh connection may send at once. Source: RFC 6928.
 const INITIAL_WINDOW: u32 = 10;
 const MIN_GUESSED_RTT: Duration = Duration::from_millis(10);
+/// Of an association that has sent nothing yet. As long as policies guess too, so that chunks are
+/// small until something is known: one of 16 kB holds up a slow link for 200 ms.
+const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 const LOW_WATER_TIME: Duration = Duration::from_millis(2);
 const MAX_LOW_WATER: u64 = 1 << 20;
 const FULL_SEGMENT: u32 = 1448;
