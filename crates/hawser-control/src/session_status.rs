@@ -29,6 +29,10 @@ pub struct SessionStatus {
     /// True if the far end is the gateway of this client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_with_gateway: bool,
+    /// True if this client has begun another session with the same far end, which was asked for:
+    /// streams that were open end here, and others are opened there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_left: bool,
     /// Way of large amounts that this end sends to a host that is met at a gateway; `None` of other
     /// sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -85,7 +85,8 @@ impl States {
         self.links
             .retain(|name, _| links.iter().any(|link| link.name == *name));
         let gateway = seen.connections.as_mut().and_then(|it| it.gateway.as_mut());
-        let session = own.iter().find(|session| session.is_with_gateway);
+        let mut with_gateway = own.iter().filter(|session| session.is_with_gateway);
+        let session = with_gateway.find(|session| !session.is_left);
         if let (Some(gateway), Some(session)) = (gateway, session) {
             self.gateway.settle(now_unix_ms, gateway, session);
         }
@@ -243,10 +244,11 @@ fn judge(
     verdict(link.state, reason)
 }
 
-/// True if silence in a session tells of links. A peer that answers over none has gone itself.
+/// True if silence in a session tells of links. A peer that answers over none has gone itself, and
+/// so has the process of a gateway that another one takes the place of.
 fn tells_of_links(session: &SessionStatus) -> bool {
     let mut paths = session.paths.iter();
-    session.is_with_gateway || paths.any(|path| path.state == PathState::Up)
+    (session.is_with_gateway && !session.is_left) || paths.any(|path| path.state == PathState::Up)
 }
 
 /// True if a session answers over other links and has no connection over this one.

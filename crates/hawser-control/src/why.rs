@@ -28,6 +28,10 @@ pub struct WhySession {
     pub id: String,
     /// The far end.
     pub peer: String,
+    /// True if this client has begun another session with the same far end: only streams that were
+    /// open go on in this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_left: bool,
     /// The policy that chooses links for bulk.
     pub scheduler: String,
     /// Time since the session began.

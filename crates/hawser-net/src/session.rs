@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionSnapshot};
-use hawser_types::{ChannelId, LinkIndex, SessionId, StreamGroup};
+use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamGroup, StreamId};
 
 pub use crate::driver::ConnectionError;
 use crate::driver::Driver;
@@ -100,6 +102,17 @@ impl SessionHandle {
     /// The session at this moment, with at most `max_streams` of its streams.
     pub fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
         self.driver.snapshot(max_streams)
+    }
+
+    /// The applications that these streams belong to, as far as
+    /// [`BondStream::set_label`] has said and its label knows by now.
+    pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
+        self.driver.labels(streams)
+    }
+
+    /// Reads what the session has recorded.
+    pub fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> R {
+        self.driver.recorder(read)
     }
 
     /// This end's addresses of the channels in a snapshot, by their links too: an association has

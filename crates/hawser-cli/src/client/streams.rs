@@ -55,6 +55,8 @@ struct Open<'a> {
 struct OfSession<'a> {
     id: &'a str,
     peer: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_left: bool,
     scheduler: &'a str,
     /// The links that all of its streams go over now.
     links: Vec<&'a str>,
@@ -69,6 +71,7 @@ impl<'a> Open<'a> {
         let of_session = |session: &'a SessionStatus| OfSession {
             id: &session.id,
             peer: &session.peer,
+            is_left: session.is_left,
             scheduler: &session.scheduler,
             links: session.links(),
             stream_count: session.stream_count,

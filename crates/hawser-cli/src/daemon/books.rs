@@ -225,6 +225,7 @@ pub(super) mod tests {
             congestion: String::new(),
             addresses: BTreeMap::new(),
             is_with_gateway: false,
+            is_left: false,
             problem: None,
             transport_problem: None,
             names: BTreeMap::new(),

@@ -38,6 +38,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     status.up = status.paths.iter().map(|path| path.up).sum();
     status.down = status.paths.iter().map(|path| path.down).sum();
     status.is_with_gateway = view.is_with_gateway;
+    status.is_left = view.is_left;
     status.reason = view.problem.clone();
     if let Some(session) = &view.session {
         status.transport = transport(session, &view);

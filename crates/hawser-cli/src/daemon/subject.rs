@@ -110,6 +110,8 @@ pub(crate) struct View {
     pub(crate) addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
     /// The far end is the gateway of this client.
     pub(crate) is_with_gateway: bool,
+    /// This client has moved on to another session with the same far end.
+    pub(crate) is_left: bool,
     /// Reason why there is no session.
     pub(crate) problem: Option<String>,
     /// Reason why there is no association although one is wanted.

@@ -150,6 +150,7 @@ fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) 
     WhySession {
         id: view.id.clone(),
         peer: view.peer.clone(),
+        is_left: view.is_left,
         scheduler: view.scheduler.to_owned(),
         age: now.since(summary.began),
         stream,
@@ -190,6 +191,7 @@ pub(crate) fn for_far_end(
         congestion: String::new(),
         addresses: BTreeMap::new(),
         is_with_gateway: false,
+        is_left: false,
         problem: None,
         transport_problem: None,
         names: BTreeMap::new(),

@@ -123,6 +123,13 @@ fn an_old_process_that_is_asked_to_end_ends_the_new_one_as_well() {
             1,
             "the process of before the last upgrade still serves what was open then (1)",
         );
+        if state == "gateway" {
+            expect_left(
+                &place,
+                &format!("{}", listener.local_addr().unwrap()),
+                daemon,
+            );
+        }
     }
     client.end();
     assert!(place.status("client").is_none(), "the new one has ended");
@@ -142,6 +149,33 @@ fn what_can_not_be_handed_over_is_told() {
     none.expect(1, "no hawser daemon runs");
     client.end();
     gateway.end();
+}
+
+/// Expects that the client shows the session that its gateway has asked it to leave, with the one
+/// stream that is open there.
+fn expect_left(place: &Place, destination: &str, daemon: &Daemon) {
+    let left = || {
+        let status = place.status("client")?;
+        let sessions = status["sessions"].as_array()?.clone();
+        assert_eq!(status["session_count"], sessions.len());
+        sessions.into_iter().find(|it| it["is_left"] == true)
+    };
+    until(
+        "the client has left the session",
+        || left().is_some(),
+        || daemon.log(),
+    );
+    let left = left().unwrap();
+    assert_eq!(left["streams"][0]["destination"], destination, "{left}");
+    assert_eq!(left["paths"][0]["link"], "lo", "{left}");
+    let id = left["id"].as_str().unwrap();
+    for command in ["status", "streams", "why"] {
+        let shown = place.run("client", &[command]).out;
+        let of_left = shown.find(id).map(|at| &shown[at..]);
+        let is_marked = of_left.is_some_and(|text| text.contains("another session has replaced"));
+        assert!(is_marked, "{command}: {shown}");
+        assert!(shown.contains(destination), "{command}: {shown}");
+    }
 }
 
 /// Has a daemon replaced.

@@ -194,6 +194,7 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
         session.up, session.down, session.bytes_sent, session.bytes_received
     );
     let mut lines = vec![clip(&printable(&title), width)];
+    lines.extend(left(session.is_left).map(|line| clip(line, width)));
     lines.extend(interruption(session).map(|line| clip(&printable(&line), width)));
     lines.push(clip(&moved, width));
     lines.extend(twice(session).map(|line| clip(&line, width)));
@@ -204,6 +205,11 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
     lines.extend(streams(session, width));
     lines.extend(packet_flows::in_short(session, STREAMS_SHOWN, width));
     lines
+}
+
+/// Says of a session that another one has taken its place.
+pub(super) fn left(is_left: bool) -> Option<&'static str> {
+    is_left.then_some("  another session has replaced it; streams that were open end here")
 }
 
 /// Says since when no link answers, and why.

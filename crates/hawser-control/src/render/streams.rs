@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::figures::{left_out, megabits, size, span};
 use super::packet_flows;
 use super::placed::why_in_short;
+use super::status::left;
 use super::table::{Side, Table, clip, printable};
 use crate::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
 
@@ -85,6 +86,7 @@ fn of_session(session: &SessionStatus, width: usize) -> Vec<String> {
         ]);
     }
     let mut lines = vec![clip(&printable(&title), width)];
+    lines.extend(left(session.is_left).map(|line| clip(line, width)));
     lines.extend(match table.is_empty() {
         true => vec!["  none".to_owned()],
         false => table.lines(2, width),
@@ -181,8 +183,16 @@ mod tests {
 
     #[test]
     fn streams_and_open_connections_are_listed_the_busiest_first() {
+        let left = SessionStatus {
+            id: "3c4d".to_owned(),
+            is_left: true,
+            stream_count: 1,
+            streams: vec![stream(6, 2)],
+            ..session()
+        };
         let snapshot = StatusSnapshot {
-            sessions: vec![session()],
+            session_count: 2,
+            sessions: vec![session(), left],
             ..StatusSnapshot::default()
         };
         let placed = PlacedReport {
@@ -205,6 +215,11 @@ STREAMS of session 1a2b over dsl lte by auto
    8  curl     downloads.example.org:443   20.00   0 B   12.3 MB  1m 15s
    4  ?        downloads.example.org:443    1.00   0 B   12.3 MB  1m 15s
   and 1 more streams
+
+STREAMS of session 3c4d over dsl lte by auto
+  another session has replaced it; streams that were open end here
+  ID  PROGRAM  TO                         Mbit/s  SENT  RECEIVED     FOR
+   6  curl     downloads.example.org:443    2.00   0 B   12.3 MB  1m 15s
 
 CONNECTIONS over one link each; their rates are since they began
   ID  PROGRAM  TO              OVER  Mbit/s    MOVED  FOR  WHY

@@ -7,6 +7,7 @@ use super::figures::{
 };
 use super::packet_flows;
 use super::placed::placed;
+use super::status::left;
 use super::table::{Side, Table, printable};
 use crate::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
 
@@ -44,6 +45,7 @@ fn session_lines(session: &WhySession, role: Role, width: usize) -> Vec<String> 
         span(session.age)
     );
     wrap(&mut lines, &printable(&head), width);
+    lines.extend(left(session.is_left).map(str::to_owned));
     if session.links.iter().all(|link| link.chunks == 0) {
         lines.push("Nothing was sent yet, so that no link was chosen.".to_owned());
     }
@@ -324,6 +326,7 @@ mod tests {
         let session = WhySession {
             id: "1a2b".to_owned(),
             peer: "gw\u{1b}".to_owned(),
+            is_left: false,
             scheduler: "auto".to_owned(),
             age: Duration::from_secs(75),
             stream: Some(StreamId::new(6)),

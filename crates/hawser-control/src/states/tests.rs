@@ -370,6 +370,27 @@ fn a_peer_that_is_gone_makes_no_link_silent() {
 }
 
 #[test]
+fn a_session_that_was_left_says_nothing_of_the_gateway_and_its_silence_nothing_of_links() {
+    let mut states = States::default();
+    let alive = vec![path(DSL, PathState::Up, Some(0))];
+    let mut seen = client(SessionState::Established, alive);
+    let silent = vec![path(DSL, PathState::Suspect, Some(5))];
+    let left = SessionStatus {
+        id: "1a2b".to_owned(),
+        is_left: true,
+        ..session(SessionState::Established, silent)
+    };
+    // Sessions come in any order.
+    seen.sessions.insert(0, left.clone());
+    seen.session_count = 2;
+    let seen = settled(&mut states, NOW, seen);
+    assert_eq!(seen.sessions[0].state, SessionState::Interrupted);
+    assert!(gateway(&seen).is_up);
+    let link = link(DSL, LinkState::Up, None);
+    assert_eq!(judge(&link, &[left], None).state, LinkState::Up);
+}
+
+#[test]
 fn a_gateways_links_are_not_those_of_its_clients() {
     let mut states = States::default();
     let silent = vec![path(DSL, PathState::Suspect, Some(5))];

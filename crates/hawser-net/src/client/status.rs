@@ -24,6 +24,15 @@ impl Client {
         }
     }
 
+    /// The sessions that the client has moved on from, which live until the streams end that were
+    /// open in them.
+    pub fn left(&self) -> Vec<SessionHandle> {
+        let current = self.session_id();
+        let left = self.shared.left().into_iter();
+        let left = left.filter(|driver| Some(driver.id()) != current);
+        left.map(SessionHandle::new).collect()
+    }
+
     /// Reads what the session that runs has recorded; `None` where none runs.
     pub fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> Option<R> {
         match &*self.shared.current.borrow() {

@@ -37,6 +37,7 @@ pub(crate) fn views(
                 congestion: congestion.to_owned(),
                 addresses: session.addresses,
                 is_with_gateway: false,
+                is_left: false,
                 problem: None,
                 transport_problem: None,
                 names: BTreeMap::new(),

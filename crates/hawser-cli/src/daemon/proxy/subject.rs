@@ -14,6 +14,7 @@ use hawser_front::peer::{DiscoveredServers, NamedPeers, PeerSessions, VouchedSer
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
+use hawser_net::session::SessionHandle;
 use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
@@ -148,10 +149,17 @@ impl ClientSubject {
         self.named.as_ref().map(|named| named.door())
     }
 
-    /// The client whose session has this name.
+    /// The client whose current session has this name.
     fn client_of(&self, session: &str) -> Option<Arc<Client>> {
         let mut clients = self.clients().into_iter().map(|(_, client)| client);
         clients.find(|client| name(client) == session)
+    }
+
+    /// The session of this name, if a client has moved on from it.
+    fn left(&self, session: &str) -> Option<SessionHandle> {
+        let clients = self.clients().into_iter();
+        let mut left = clients.flat_map(|(_, client)| client.left());
+        left.find(|left| left.id().to_string() == session)
     }
 
     /// The names of the far ends of a session's flows of packets.
@@ -182,6 +190,7 @@ impl ClientSubject {
                 None => peer.to_owned(),
             },
             is_with_gateway: peer == self.peer,
+            is_left: false,
             problem: snapshot.problem,
             paths,
             scheduler: client.scheduler().name(),
@@ -192,26 +201,80 @@ impl ClientSubject {
             session: snapshot.session,
         }
     }
+
+    /// The view of a session that a client has moved on from. Which addresses of the far end its
+    /// channels lead to is not kept.
+    fn view_of_left(
+        &self,
+        (peer, client): (&str, &Client),
+        left: &SessionHandle,
+        max_streams: usize,
+    ) -> View {
+        let session = left.snapshot(max_streams);
+        let addresses = left.addresses(&session);
+        let links = self.links.borrow();
+        let paths = session.channels.iter().map(|channel| {
+            let link = links.iter().find(|link| link.index == channel.link);
+            let facts = PathFacts {
+                link: link.map(|link| link.name.clone()).unwrap_or_default(),
+                address: addresses.get(&(channel.id, channel.link)).copied(),
+                ..PathFacts::default()
+            };
+            (channel.link.value(), facts)
+        });
+        let paths = paths.collect();
+        drop(links);
+        let session = Some(session);
+        View {
+            id: left.id().to_string(),
+            peer: peer.to_owned(),
+            is_with_gateway: peer == self.peer,
+            is_left: true,
+            problem: None,
+            paths,
+            scheduler: client.scheduler().name(),
+            congestion: client.congestion().unwrap_or_default().to_owned(),
+            addresses: BTreeMap::new(),
+            transport_problem: None,
+            names: self.names_in(&session),
+            session,
+        }
+    }
 }
 
 impl Subject for ClientSubject {
     fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View> {
         let clients = self.clients();
-        let own = clients.iter().filter(|(_, client)| wanted(&name(client)));
-        let view = |(peer, client): &(String, Arc<Client>)| self.view(peer, client, max_streams);
+        let mut own = Vec::new();
+        for (peer, client) in &clients {
+            if wanted(&name(client)) {
+                own.push(self.view(peer, client, max_streams));
+            }
+            let left = client.left().into_iter();
+            let left = left.filter(|left| wanted(&left.id().to_string()));
+            own.extend(left.map(|left| self.view_of_left((peer, client), &left, max_streams)));
+        }
         let others = self
             .door()
             .map(|door| views(door, wanted, max_streams, &self.congestion));
-        own.map(view).chain(others.unwrap_or_default()).collect()
+        own.extend(others.unwrap_or_default());
+        own
     }
 
     fn session_count(&self) -> usize {
-        self.clients().len() + self.door().map_or(0, Gateway::session_count)
+        let clients = self.clients().into_iter();
+        let own: usize = clients.map(|(_, client)| 1 + client.left().len()).sum();
+        own + self.door().map_or(0, Gateway::session_count)
     }
 
     fn programs(&self, session: &str, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
-        let client = self.client_of(session);
-        client.map_or_else(BTreeMap::new, |client| client.labels(streams))
+        match self.client_of(session) {
+            Some(client) => client.labels(streams),
+            None => {
+                let left = self.left(session);
+                left.map_or_else(BTreeMap::new, |left| left.labels(streams))
+            }
+        }
     }
 
     fn sought(&self) -> Option<watch::Receiver<usize>> {
@@ -300,13 +363,15 @@ impl Subject for ClientSubject {
     }
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
-        let client = self.client_of(session);
-        match client {
-            Some(client) => client.recorder(read).is_some(),
-            None => self
-                .door()
-                .is_some_and(|door| read_recorder(door, session, read)),
+        if let Some(client) = self.client_of(session) {
+            return client.recorder(read).is_some();
         }
+        if let Some(left) = self.left(session) {
+            left.recorder(read);
+            return true;
+        }
+        self.door()
+            .is_some_and(|door| read_recorder(door, session, read))
     }
 
     fn client(&self, session: &str) -> Option<Arc<Client>> {
