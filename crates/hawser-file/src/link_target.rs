@@ -14,8 +14,18 @@ use super::entry_path::EntryPath;
 pub(crate) struct LinkTarget(String);
 
 impl LinkTarget {
-    /// Checks the target of a link at `path`, whose first component is the top of the tree.
+    /// Checks the target of a link at `path`, whose first component is the top of the tree, as far
+    /// as a receiver can know.
     pub(crate) fn new(path: &EntryPath, target: &[u8]) -> Result<Self, LinkError> {
+        Self::within(0, path, target)
+    }
+
+    /// Checks the target of a link at `path`, with the top of its tree in so many folders.
+    pub(crate) fn within(
+        top_depth: usize,
+        path: &EntryPath,
+        target: &[u8],
+    ) -> Result<Self, LinkError> {
         if target.len() > MAX_TARGET_BYTES {
             return Err(LinkError::TooLong {
                 bytes: target.len(),
@@ -35,7 +45,7 @@ impl LinkTarget {
             up += 1;
         }
         // A link beside the top of the tree has no tree around it.
-        let folders_to_leave = path.folders().len().checked_sub(1);
+        let folders_to_leave = path.folders().len().checked_sub(top_depth + 1);
         if folders_to_leave.is_none_or(|most| up > most) {
             return Err(LinkError::Outside);
         }

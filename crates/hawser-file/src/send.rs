@@ -93,19 +93,21 @@ where
 
 /// Sends what a program writes, to its end, as a file.
 ///
-/// Reads `input` in a thread of its own, once the receiver wants it. Returns when the receiver has
-/// confirmed the checksum. What was cut cannot be resumed, since the input cannot be read again.
-pub async fn send_input<S>(
+/// Calls `open` once the receiver wants the input, and reads it in a thread of its own. Returns when
+/// the receiver has confirmed the checksum. What was cut cannot be resumed, since the input cannot
+/// be read again; an attempt that failed before `open` was called can be repeated.
+pub async fn send_input<S, R>(
     stream: S,
-    input: impl io::Read + Send + 'static,
+    open: impl FnOnce() -> R,
     path: &EntryPath,
     progress: &dyn Progress,
 ) -> Result<Sent, SendError>
 where
     S: AsyncRead + AsyncWrite + Send,
+    R: io::Read + Send + 'static,
 {
     Outgoing::new(stream, ByteCount::ZERO, progress)
-        .input(path, input)
+        .input(path, open)
         .await
 }
 

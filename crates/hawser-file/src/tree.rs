@@ -33,6 +33,9 @@ pub struct TreeEntry {
     pub source: PathBuf,
     /// Its path at the receiver.
     pub path: EntryPath,
+    /// Folders of `path` that the top of the tree is in. Nothing of these is sent, so no symbolic
+    /// link may point there.
+    pub top_depth: usize,
     /// What it is.
     pub kind: EntryKind,
     /// Size of a file; 0 for the rest.
@@ -114,6 +117,7 @@ impl Tree {
                 skipped: Vec::new(),
             },
             due: Vec::new(),
+            top_depth: top.folders().len(),
             room: limit.saturating_add(1),
         };
         reading.list(directory, &top).map_err(failed)?;
@@ -149,7 +153,8 @@ impl TreeEntry {
         let kind = match self.kind {
             EntryKind::Link => {
                 let target = fs::read_link(&self.source).map_err(open)?;
-                let target = LinkTarget::new(&self.path, target.as_os_str().as_bytes());
+                let target =
+                    LinkTarget::within(self.top_depth, &self.path, target.as_os_str().as_bytes());
                 Kind::Link(target.map_err(|reason| SendError::Link {
                     path: path(),
                     reason,
@@ -174,6 +179,8 @@ struct Reading {
     tree: Tree,
     /// What was seen in a directory, and not looked at yet; the last is the next.
     due: Vec<(PathBuf, Result<EntryPath, NameError>)>,
+    /// Folders that the top of the tree is in at the receiver.
+    top_depth: usize,
     /// How much more the tree may have.
     room: usize,
 }
@@ -195,7 +202,7 @@ impl Reading {
             kind if kind.is_file() => (EntryKind::File, metadata.len()),
             kind if kind.is_symlink() => {
                 let target = fs::read_link(source)?;
-                LinkTarget::new(&path, target.as_os_str().as_bytes())?;
+                LinkTarget::within(self.top_depth, &path, target.as_os_str().as_bytes())?;
                 (EntryKind::Link, 0)
             }
             kind => return Err(SkipReason::Special(special(kind))),
@@ -209,6 +216,7 @@ impl Reading {
         self.tree.entries.push(TreeEntry {
             source,
             path,
+            top_depth: self.top_depth,
             kind,
             size,
         });

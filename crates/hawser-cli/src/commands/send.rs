@@ -23,9 +23,9 @@ use crate::commands::board::{Board, amount};
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::Target;
 use crate::setup::{Setup, asked_to_end, show_json, substate};
-use courier::{Courier, Parcel};
+use courier::{AttemptError, Courier, Parcel};
 use item::{Item, items};
-use outcome::{Outcome, named};
+use outcome::Outcome;
 
 /// Sends every file; fails when any of them could not be sent.
 pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
@@ -151,8 +151,7 @@ async fn send_file(
     let (begun, place) = (Instant::now(), board.place());
     let result = courier.send(Parcel::File(source, path), &place).await;
     drop(place);
-    let result = result.map_err(|error| error.to_string());
-    finished(board, source.display().to_string(), result, begun)
+    finished(board, source.display().to_string(), result, None, begun)
 }
 
 async fn send_input(
@@ -163,18 +162,15 @@ async fn send_input(
     let (begun, place) = (Instant::now(), board.place());
     let result = courier.send_input(path, &place).await;
     drop(place);
-    let result = result.map_err(|error| match error.is_about_the_way() {
-        true => format!("{error}; {NO_RESUMING}"),
-        false => error.to_string(),
-    });
-    finished(board, path.to_string(), result, begun)
+    finished(board, path.to_string(), result, Some(NO_RESUMING), begun)
 }
 
-/// The outcome of one file.
+/// The outcome of one file, with advice for where the way to the receiver failed.
 fn finished(
     board: &Board,
     name: String,
-    result: Result<Sent, String>,
+    result: Result<Sent, AttemptError>,
+    advice: Option<&str>,
     begun: Instant,
 ) -> (Outcome, Option<String>) {
     let mut outcome = Outcome::new(name.clone());
@@ -185,9 +181,11 @@ fn finished(
             let line = outcome.file_line();
             (outcome, Some(line))
         }
-        Err(reason) => {
-            board.complain(&named(&name, &reason));
-            outcome.fail(name, reason);
+        Err(error) => {
+            let advice = advice.filter(|_| error.is_about_the_way());
+            let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+            board.complain(&format!("{}{advice}", error.line(&name)));
+            outcome.fail(name, format!("{error}{advice}"));
             (outcome, None)
         }
     }

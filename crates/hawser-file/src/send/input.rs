@@ -17,10 +17,10 @@ use crate::wire::{Answer, Fault, FileTime, Kind, Offer, Trailer};
 
 impl<S: AsyncRead + AsyncWrite + Send> Outgoing<'_, S> {
     /// Sends an input to its end.
-    pub(super) async fn input(
+    pub(super) async fn input<R: Read + Send + 'static>(
         &mut self,
         path: &EntryPath,
-        input: impl Read + Send + 'static,
+        open: impl FnOnce() -> R,
     ) -> Result<Sent, SendError> {
         let offer = Offer {
             path: path.clone(),
@@ -39,7 +39,7 @@ impl<S: AsyncRead + AsyncWrite + Send> Outgoing<'_, S> {
             }
             Answer::Finished { .. } => return Err(Fault::Unexpected.into()),
         }
-        let mut pieces = read(input).map_err(SendError::Input)?;
+        let mut pieces = read(open()).map_err(SendError::Input)?;
         let mut hasher = blake3::Hasher::new();
         loop {
             let piece = tokio::select! {

@@ -107,7 +107,7 @@ impl Part {
             identity,
             size,
             modified: offer.modified,
-            mode: directory.allowed_mode(offer.mode),
+            mode: directory.allowed_mode(offer.mode) | OWN_FILE_MODE,
             options,
             held,
         })
@@ -364,6 +364,9 @@ fn lock(file: &File, place: &EntryPath) -> Result<(), ReceiveError> {
     })
 }
 
+/// What the owner may do with every file that is made here: else the same file that is sent again
+/// could not be compared with it.
+const OWN_FILE_MODE: u32 = 0o400;
 /// Tries of a lock that somebody has.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);

@@ -25,7 +25,7 @@ async fn send(
         async {
             // The stream is dropped with the future, so that the receiver hears of a failure.
             let sender = sender;
-            send_input(sender, input, &path, &NoProgress).await
+            send_input(sender, || input, &path, &NoProgress).await
         },
         receiver.receive(reader, writer, &NoProgress),
     )

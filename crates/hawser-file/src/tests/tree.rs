@@ -8,8 +8,9 @@ use tokio::io::sink;
 
 use super::hostile::Scripted;
 use super::*;
+use crate::content::BlockGrid;
 use crate::link_target::LinkTarget;
-use crate::wire::{FileTime, Kind, Offer, Refusal};
+use crate::wire::{FileTime, Kind, Offer, Refusal, Trailer};
 use crate::{EntryKind, EntryPath, ExistingFile, Fault, LinkError, Tree, send_entry};
 
 impl Place {
@@ -93,7 +94,7 @@ async fn a_tree_arrives_with_modes_times_links_and_empty_directories() {
     let target = fs::read_link(at("private/link")).expect("a link");
     assert_eq!(target, Path::new("../open/program"));
     assert!(at("open/deep").is_dir());
-    let umask = 0o777 & !mode(&place.probe(0o777));
+    let umask = 0o777 & !place.probe(0o777);
     for (name, expected) in [
         ("private", 0o700),
         ("private/secret", 0o600),
@@ -113,18 +114,19 @@ async fn a_tree_arrives_with_modes_times_links_and_empty_directories() {
 }
 
 impl Place {
-    /// A file made with these permission bits, less the umask.
-    fn probe(&self, mode: u32) -> PathBuf {
+    /// These permission bits, less the umask, as a new file has them.
+    fn probe(&self, bits: u32) -> u32 {
         use std::os::unix::fs::OpenOptionsExt;
 
-        let path = self.source.path().with_extension("probe");
+        let folder = tempfile::tempdir().expect("the test can make a directory");
+        let path = folder.path().join("probe");
         let options = fs::File::options()
             .write(true)
             .create(true)
-            .mode(mode)
+            .mode(bits)
             .clone();
         options.open(&path).expect("writable");
-        path
+        mode(&path)
     }
 }
 
@@ -234,6 +236,22 @@ async fn a_private_directory_is_not_opened_by_a_later_offer() {
         assert_eq!(made.expect("made").kind, EntryKind::Directory);
         assert_eq!(mode(&place.received("tree")), 0o700);
     }
+}
+
+#[tokio::test]
+async fn its_owner_can_read_a_file_that_its_sender_closes_to_everybody() {
+    let place = Place::new();
+    let offer = Offer {
+        mode: 0o000,
+        ..offer("tree/closed", Kind::File)
+    };
+    let trailer = Trailer::Unchanged(vec![*blake3::hash(b"").as_bytes()]);
+    let (offer, trailer) = (offer.encode(), trailer.encode(BlockGrid::for_size(0)));
+    let at = offer.len() as u64;
+    let script = Scripted(VecDeque::from([(0, offer.into()), (at, trailer.into())]));
+    let received = place.receiver().receive(script, sink(), &NoProgress).await;
+    assert!(!received.expect("received").already_there);
+    assert_eq!(mode(&place.received("tree/closed")), 0o400);
 }
 
 #[tokio::test]

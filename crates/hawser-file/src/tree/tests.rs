@@ -82,6 +82,34 @@ fn what_cannot_be_sent_is_left_out_with_a_reason() {
 }
 
 #[test]
+fn a_link_stays_in_what_is_sent_whatever_folders_are_around_it() {
+    let place = tempfile::tempdir().expect("the test can make a directory");
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("sub")).expect("writable");
+    symlink("../beside", at("outside")).expect("linkable");
+    symlink("../../beside", at("sub/outside")).expect("linkable");
+    symlink("../inside", at("sub/inside")).expect("linkable");
+    let top = EntryPath::new("x/y").expect("a good path");
+    let tree = Tree::read(place.path(), top).expect("readable");
+    assert_eq!(
+        shown(&tree),
+        [
+            "Directory x/y 0",
+            "Directory x/y/sub 0",
+            "Link x/y/sub/inside 0"
+        ]
+    );
+    let reason = "outside: the symbolic link points out of the tree";
+    assert_eq!(reasons(&tree), [reason, reason]);
+    // One that is changed after that is not sent either.
+    let link = tree.entries.last().expect("the link");
+    fs::remove_file(&link.source).expect("removable");
+    symlink("../../beside", &link.source).expect("linkable");
+    let offer = link.bare_offer();
+    assert!(matches!(offer, Err(SendError::Link { .. })), "{offer:?}");
+}
+
+#[test]
 fn a_tree_without_bound_is_not_read_to_its_end() {
     let place = tempfile::tempdir().expect("the test can make a directory");
     for name in ["a", "b", "c"] {

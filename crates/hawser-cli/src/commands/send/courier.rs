@@ -1,16 +1,20 @@
 //! Takes one thing after the other to the receiver, again after the session was lost.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hawser_file::{
-    EntryPath, Refusal, SendError, SendOptions, Sent, TreeEntry, send_entry, send_file, send_input,
+    EntryKind, EntryPath, Refusal, SendError, SendOptions, Sent, TreeEntry, send_entry, send_file,
+    send_input,
 };
 use hawser_front::bonded::{Bonded, Purpose};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::stream::ResetByPeer;
+use hawser_types::ByteCount;
 use tokio::sync::Semaphore;
 
 use crate::commands::board::{FileBar, Place};
@@ -52,35 +56,28 @@ impl Courier {
         parcel: Parcel<'_>,
         place: &impl Place,
     ) -> Result<Sent, AttemptError> {
-        let (mut failures, mut pause) = (0, FIRST_PAUSE);
-        loop {
-            let before = place.done();
-            let error = match self.attempt(parcel, place).await {
-                Ok(sent) => return Ok(sent),
-                Err(error) => error,
-            };
-            if place.done() > before {
-                (failures, pause) = (0, FIRST_PAUSE);
-            }
-            failures += 1;
-            if error.is_final() || failures >= MAX_FAILURES {
-                return Err(error);
-            }
-            tracing::warn!(file = %parcel.source().display(), %error, "will try again");
-            place.note("trying again");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(MAX_PAUSE);
-        }
+        let shown = parcel.source().display();
+        let attempt = async || self.attempt(parcel, place).await;
+        retry(&shown, place, attempt, AttemptError::is_final).await
     }
 
-    /// Sends standard input, once.
+    /// Sends standard input, again until the receiver wants it: it can be read once only.
     pub(super) async fn send_input(
         &self,
         path: &EntryPath,
         place: &FileBar,
     ) -> Result<Sent, AttemptError> {
-        let stream = self.open().await?;
-        Ok(send_input(stream, io::stdin(), path, place).await?)
+        let is_wanted = AtomicBool::new(false);
+        let open = || {
+            is_wanted.store(true, Ordering::Relaxed);
+            io::stdin()
+        };
+        let attempt = async || Ok(send_input(self.open().await?, open, path, place).await?);
+        // The receiver may not have noticed yet that an earlier sender of that name has gone.
+        let is_final = |error: &AttemptError| {
+            is_wanted.load(Ordering::Relaxed) || (error.is_final() && !error.is_busy())
+        };
+        retry(path, place, attempt, is_final).await
     }
 
     async fn attempt(&self, parcel: Parcel<'_>, place: &impl Place) -> Result<Sent, AttemptError> {
@@ -116,6 +113,34 @@ impl Courier {
             }
         })?;
         Ok(Bonded::new(stream))
+    }
+}
+
+/// Makes attempts until one succeeds, fails for good, or too many have failed in a row.
+async fn retry(
+    shown: &impl Display,
+    place: &impl Place,
+    attempt: impl AsyncFn() -> Result<Sent, AttemptError>,
+    is_final: impl Fn(&AttemptError) -> bool,
+) -> Result<Sent, AttemptError> {
+    let (mut failures, mut pause) = (0, FIRST_PAUSE);
+    loop {
+        let before = place.done();
+        let error = match attempt().await {
+            Ok(sent) => return Ok(sent),
+            Err(error) => error,
+        };
+        if place.done() > before {
+            (failures, pause) = (0, FIRST_PAUSE);
+        }
+        failures += 1;
+        if is_final(&error) || failures >= MAX_FAILURES {
+            return Err(error);
+        }
+        tracing::warn!(what = %shown, %error, "will try again");
+        place.note("trying again");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
 
@@ -167,6 +192,10 @@ impl AttemptError {
         }
     }
 
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Send(SendError::Refused { refusal, .. }) if *refusal == Refusal::Busy)
+    }
+
     /// Returns whether the way to the receiver failed, not the file or the receiver.
     pub(super) fn is_about_the_way(&self) -> bool {
         matches!(
@@ -175,14 +204,42 @@ impl AttemptError {
         )
     }
 
-    /// Returns whether every other file would fail the same way.
-    pub(super) fn concerns_all(&self) -> bool {
+    /// Returns whether the rest of the tree below `top` would fail the same way as `entry`.
+    pub(super) fn concerns_all(&self, entry: &TreeEntry, top: &EntryPath) -> bool {
         match self {
             Self::NoReceiver | Self::TooOld => true,
-            Self::Send(SendError::Refused { refusal, .. }) => {
-                matches!(refusal, Refusal::DiskFull | Refusal::Permission)
-            }
+            Self::Send(SendError::Refused { refusal, .. }) => match refusal {
+                // A folder within may be closed while others are open.
+                Refusal::Permission => entry.path == *top,
+                // A smaller file may fit where a large one does not.
+                Refusal::DiskFull => entry.kind != EntryKind::File || entry.size <= SMALL_FILE_SIZE,
+                _ => false,
+            },
             _ => self.is_about_the_way(),
+        }
+    }
+
+    /// A line about a failure, with the name of what failed, in it or in front of it.
+    pub(super) fn line(&self, name: &str) -> String {
+        let is_named = match self {
+            Self::Send(error) => match error {
+                SendError::Open { .. }
+                | SendError::NotAFile { .. }
+                | SendError::Name { .. }
+                | SendError::Link { .. }
+                | SendError::TooLarge { .. }
+                | SendError::Read { .. }
+                | SendError::SourceChanged { .. } => true,
+                SendError::Refused { refusal, detail } => {
+                    *refusal == Refusal::Exists && detail.starts_with(&format!("{name} "))
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        match is_named {
+            true => self.to_string(),
+            false => format!("{name}: {self}"),
         }
     }
 }
@@ -194,3 +251,60 @@ const AT_ONCE: usize = 8;
 const MAX_FAILURES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// A disk without room for a file of this size is full for the rest of a tree.
+const SMALL_FILE_SIZE: ByteCount = ByteCount::from_mib(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(refusal: Refusal, detail: &str) -> AttemptError {
+        let detail = detail.to_owned();
+        AttemptError::Send(SendError::Refused { refusal, detail })
+    }
+
+    fn entry(path: &str, kind: EntryKind, size: ByteCount) -> TreeEntry {
+        TreeEntry {
+            source: path.into(),
+            path: EntryPath::new(path).unwrap(),
+            top_depth: 0,
+            kind,
+            size,
+        }
+    }
+
+    #[test]
+    fn only_what_hits_everything_ends_a_tree() {
+        use EntryKind::{Directory, File, Link};
+
+        let (permission, full) = (Refusal::Permission, Refusal::DiskFull);
+        let (none, large) = (ByteCount::ZERO, ByteCount::from_mib(2));
+        for (refusal, path, kind, size, ends) in [
+            (permission, "top", Directory, none, true),
+            (permission, "top/sub", Directory, none, false),
+            (permission, "top/sub/file", File, none, false),
+            (full, "top/sub", Directory, none, true),
+            (full, "top/link", Link, none, true),
+            (full, "top/file", File, SMALL_FILE_SIZE, true),
+            (full, "top/file", File, large, false),
+            (Refusal::Exists, "top/file", File, none, false),
+        ] {
+            let top = EntryPath::new("top").unwrap();
+            let concerns_all = refused(refusal, "").concerns_all(&entry(path, kind, size), &top);
+            assert_eq!(concerns_all, ends, "{refusal:?} {path} {size}");
+        }
+    }
+
+    #[test]
+    fn every_failure_tells_what_failed_once() {
+        let said = "the receiver refused the file: a exists already";
+        assert_eq!(refused(Refusal::Exists, "a exists already").line("a"), said);
+        let later = "a later transfer of the same file took over";
+        let line = refused(Refusal::Superseded, later).line("a");
+        assert_eq!(line, format!("a: the receiver refused the file: {later}"));
+        let source = io::Error::other("torn");
+        let path = "out/a".into();
+        let unreadable = AttemptError::Send(SendError::Read { path, source });
+        assert_eq!(unreadable.line("out/a"), "cannot read out/a: torn");
+    }
+}

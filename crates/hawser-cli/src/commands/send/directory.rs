@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use hawser_file::{EntryKind, EntryPath, Tree, TreeEntry};
 
 use super::courier::{AttemptError, Courier, Parcel};
-use super::outcome::{Outcome, named};
+use super::outcome::Outcome;
 use crate::commands::board::{Board, TreeBar};
 
 /// Sends a directory; what happened stands in the outcome.
@@ -40,6 +40,7 @@ pub(super) async fn send(
         courier,
         board,
         bar: &bar,
+        top: path,
         outcome,
         complaints: 0,
         is_over: false,
@@ -63,6 +64,8 @@ struct Sending<'a> {
     courier: &'a Courier,
     board: &'a Board,
     bar: &'a TreeBar,
+    /// What the directory is called at the receiver.
+    top: &'a EntryPath,
     outcome: Outcome,
     complaints: usize,
     /// True once something failed that everything else would fail by.
@@ -137,13 +140,13 @@ impl Sending<'_> {
 
     fn fail(&mut self, entry: &TreeEntry, error: &AttemptError) {
         let path = entry.source.display().to_string();
-        let reason = error.to_string();
-        self.outcome.fail(path.clone(), reason.clone());
+        let concerns_all = error.concerns_all(entry, self.top);
         // What concerns all is told once, by the first that it hits.
-        if !(error.concerns_all() && self.is_over) {
-            self.complain(&named(&path, &reason));
+        if !(concerns_all && self.is_over) {
+            self.complain(&error.line(&path));
         }
-        self.is_over |= error.concerns_all();
+        self.outcome.fail(path, error.to_string());
+        self.is_over |= concerns_all;
     }
 
     /// Says a line, unless many were said.

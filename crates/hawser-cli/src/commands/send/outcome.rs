@@ -132,14 +132,6 @@ impl Outcome {
     }
 }
 
-/// A failure with the name of its file. The transfer's own errors name it where they are about it.
-pub(super) fn named(name: &str, reason: &str) -> String {
-    match reason.contains(name) {
-        true => reason.to_owned(),
-        false => format!("{name}: {reason}"),
-    }
-}
-
 fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
