@@ -120,6 +120,12 @@ pub enum ReceiveError {
         /// Where.
         path: PathBuf,
     },
+    /// A directory has the name of something else; nothing takes its place.
+    #[error("{name} is a directory at the receiver")]
+    IsADirectory {
+        /// Its name.
+        name: String,
+    },
     /// Something has the name of an input, whose content is not known beforehand.
     #[error("{name} exists already")]
     Occupied {
@@ -172,9 +178,10 @@ impl ReceiveError {
             Self::TooLarge { .. } | Self::Store(StoreError::FileTooLarge { .. }) => {
                 Refusal::TooLarge
             }
-            Self::Exists { .. } | Self::NotADirectory { .. } | Self::Occupied { .. } => {
-                Refusal::Exists
-            }
+            Self::Exists { .. }
+            | Self::NotADirectory { .. }
+            | Self::IsADirectory { .. }
+            | Self::Occupied { .. } => Refusal::Exists,
             Self::Busy { .. } => Refusal::Busy,
             Self::TooManyFiles { .. } => Refusal::TooManyFiles,
             Self::Mismatch { .. } => Refusal::Mismatch,

@@ -33,7 +33,7 @@ impl Inbox {
     pub(super) fn open(directory: &Path, options: ReceiveOptions) -> Result<Self, StoreError> {
         let files = options.max_files.min(Semaphore::MAX_PERMITS);
         Ok(Self {
-            directory: Directory::open(directory)?,
+            directory: Directory::open(directory, options.keep_free.as_u64())?,
             claims: Arc::default(),
             made: MadeDirectories::default(),
             files: Arc::new(Semaphore::new(files)),
@@ -90,7 +90,6 @@ impl Inbox {
     pub(super) fn part_options(&self) -> PartOptions {
         let options = &self.options;
         PartOptions {
-            keep_free: options.keep_free.as_u64(),
             preallocate: options.preallocate,
             replace: self.replaces(),
         }

@@ -167,6 +167,10 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         let (directory, about) = (directory.clone(), offer.clone());
         let file = match blocking(move || directory.existing(&about)).await?? {
             Existing::Nothing => return Ok(None),
+            Existing::Directory => {
+                let name = offer.path.to_string();
+                return Err(ReceiveError::IsADirectory { name });
+            }
             Existing::Different => None,
             Existing::Alike(file) => Some(file),
         };

@@ -6,4 +6,4 @@ mod part;
 
 pub(super) use directory::{Directory, Entry, Existing};
 pub(super) use journal::{decode as decode_journal, encode as encode_journal};
-pub(super) use part::{Part, PartOptions};
+pub(super) use part::{Part, PartOptions, Remains};

@@ -10,6 +10,8 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use hawser_types::{ByteCount, RangeSet};
 use tokio::io::AsyncWrite;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::{Incoming, MAX_FRAGMENTS, Received, blocking, open_part};
 use crate::claims::Claim;
@@ -17,7 +19,7 @@ use crate::compare::hash_whole;
 use crate::content::{BlockGrid, FileHash};
 use crate::error::ReceiveError;
 use crate::progress::{Phase, Update};
-use crate::store::{Existing, Part};
+use crate::store::{Existing, Part, Remains};
 use crate::transport::UnorderedRead;
 use crate::wire::{Answer, Fault, Offer, Trailer};
 
@@ -35,29 +37,50 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
             Ok::<_, ReceiveError>((directory, existing))
         });
         let (directory, existing) = found.await??;
-        if !matches!(existing, Existing::Nothing) && !self.inbox.replaces() {
-            return Err(ReceiveError::Occupied {
-                name: offer.path.to_string(),
-            });
+        let name = || offer.path.to_string();
+        match existing {
+            Existing::Nothing => {}
+            Existing::Directory => return Err(ReceiveError::IsADirectory { name: name() }),
+            _ if self.inbox.replaces() => {}
+            _ => return Err(ReceiveError::Occupied { name: name() }),
         }
         let options = self.inbox.part_options();
         let (part, claim) = open_part(&directory, offer, options, claim).await?;
+        let (gone, is_gone) = oneshot::channel();
+        let remains = part.remains();
         let unfinished = Unfinished {
             part,
-            _claim: claim,
-            is_complete: false,
+            taken: 0,
+            leftover: Some(Leftover {
+                remains,
+                is_complete: false,
+                _claim: claim,
+                _gone: gone,
+            }),
         };
         self.idle = IDLE_TIMEOUT;
-        self.send(&Answer::Want(Vec::new())).await?;
-        let (unfinished, length) = self.store(unfinished).await?;
-        let size = length.checked_sub(trailer_bytes() as u64);
-        let size = size.ok_or(ReceiveError::CutShort)?;
-        let hash = finish(unfinished, size).await?;
+        let (size, hash) = match self.fill(unfinished).await {
+            Ok(filled) => filled,
+            Err(error) => {
+                // The sender hears of it when nothing is left.
+                let _ = is_gone.await;
+                return Err(error);
+            }
+        };
         let whole = Offer {
             size: ByteCount::new(size),
             ..offer.clone()
         };
         Ok(self.received(&whole, false, hash))
+    }
+
+    /// Asks for the data, stores it, and gives it its name; returns its size.
+    async fn fill(&mut self, unfinished: Unfinished) -> Result<(u64, FileHash), ReceiveError> {
+        self.send(&Answer::Want(Vec::new())).await?;
+        let (unfinished, length) = self.store(unfinished).await?;
+        let size = length.checked_sub(trailer_bytes() as u64);
+        let size = size.ok_or(ReceiveError::CutShort)?;
+        Ok((size, finish(unfinished, size).await?))
     }
 
     /// Stores what comes up to the end of the stream; returns how much that is.
@@ -68,7 +91,6 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         let limit = self.inbox.options.max_file_size;
         let most = limit.as_u64().saturating_add(trailer_bytes() as u64);
         let mut arrived = RangeSet::new();
-        let mut room_checked_at = None;
         while let Some((offset, mut chunk)) = self.next_chunk_or_end(None).await? {
             // What overlaps the offer came before.
             let before = self.at.saturating_sub(offset).min(chunk.len() as u64);
@@ -92,9 +114,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                 .into());
             }
             self.transferred += added;
-            let step = arrived.total() / ROOM_STEP_BYTES;
-            let check_room = room_checked_at.replace(step) != Some(step);
-            let written = blocking(move || unfinished.write(at, &chunk, check_room));
+            let written = blocking(move || unfinished.write(at, &chunk));
             unfinished = written.await??;
             self.progress.update(Update {
                 phase: Phase::Transferring,
@@ -134,14 +154,23 @@ async fn finish(unfinished: Unfinished, size: u64) -> Result<FileHash, ReceiveEr
 /// An input on disk, which is removed unless it becomes complete.
 struct Unfinished {
     part: Part,
-    _claim: Claim,
-    is_complete: bool,
+    /// Up to here its room on the disk is taken.
+    taken: u64,
+    /// Always there, until this is dropped.
+    leftover: Option<Leftover>,
 }
 
 impl Unfinished {
-    fn write(mut self, at: u64, bytes: &Bytes, check_room: bool) -> Result<Self, ReceiveError> {
-        if check_room {
-            self.part.check_room(ROOM_STEP_BYTES)?;
+    /// Takes the room up to the end of the bytes first, holes included: a peer that sends a piece
+    /// far ahead needs as much of the disk as if it had sent all before it.
+    fn write(mut self, at: u64, bytes: &Bytes) -> Result<Self, ReceiveError> {
+        let end = at.saturating_add(bytes.len() as u64);
+        if end > self.taken {
+            let end = end
+                .div_ceil(ROOM_STEP_BYTES)
+                .saturating_mul(ROOM_STEP_BYTES);
+            self.part.take_room(self.taken, end)?;
+            self.taken = end;
         }
         self.part.write(at, bytes)?;
         Ok(self)
@@ -164,15 +193,38 @@ impl Unfinished {
 
     fn commit(mut self) -> Result<(), ReceiveError> {
         self.part.commit()?;
-        self.is_complete = true;
+        if let Some(leftover) = &mut self.leftover {
+            leftover.is_complete = true;
+        }
         Ok(())
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
+        let leftover = self.leftover.take();
+        // Removing a large file takes time, and this may be a thread of the runtime. A runtime that
+        // ends drops the work, and the leftover with it.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || drop(leftover));
+        }
+    }
+}
+
+/// What an unfinished input has on the disk; dropping it removes that, unless it is complete.
+struct Leftover {
+    remains: Remains,
+    is_complete: bool,
+    /// No other transfer may begin under that name before it is removed.
+    _claim: Claim,
+    /// Dropped last, to tell that it is removed.
+    _gone: oneshot::Sender<()>,
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
         if !self.is_complete
-            && let Err(error) = self.part.discard()
+            && let Err(error) = self.remains.remove()
         {
             tracing::debug!(%error, "an unfinished input stays behind");
         }
@@ -187,5 +239,5 @@ fn trailer_bytes() -> usize {
 /// How long nothing may come: programs may compute for long before they write more. A session that
 /// was lost ends the stream much earlier.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-/// How much may come between two looks at the disk's free space.
+/// How much room on the disk is taken at once.
 const ROOM_STEP_BYTES: u64 = 16 << 20;

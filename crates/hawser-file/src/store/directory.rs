@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use hawser_types::ByteCount;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, fstatvfs, linkat, mkdirat, openat, readlinkat,
-    renameat, renameat_with, statat, symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RenameFlags, StatVfs, fstatvfs, linkat, mkdirat, openat,
+    readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
 use crate::content;
-use crate::error::{ReceiveError, StoreError};
+use crate::error::{ReceiveError, StoreError, is_full};
 use crate::name::FileName;
 use crate::wire::{FileTime, Offer};
 
@@ -28,6 +29,8 @@ pub(crate) struct Directory {
     /// For messages.
     path: PathBuf,
     umask: u32,
+    /// Bytes of the disk that stay free.
+    keep_free: u64,
 }
 
 /// A directory that was looked for.
@@ -42,15 +45,19 @@ pub(crate) struct Entry {
 pub(crate) enum Existing {
     /// Nothing.
     Nothing,
-    /// Something else: another size, other ends, or not a regular file at all.
+    /// Something else: another size, other ends, or neither a regular file nor a directory.
     Different,
+    /// A directory. Nothing takes its place, even where files are replaced.
+    Directory,
     /// A file that may well be the same; only its checksum can tell.
     Alike(File),
 }
 
 impl Directory {
     /// Takes an existing directory. Follows symbolic links: its path is the user's own.
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+    ///
+    /// Nothing is made that leaves fewer than `keep_free` bytes of its disk.
+    pub(crate) fn open(path: &Path, keep_free: u64) -> Result<Self, StoreError> {
         let failed = |source| StoreError::new("open the directory", path.to_owned(), source);
         let path = fs::canonicalize(path).map_err(failed)?;
         let handle = File::open(&path).map_err(failed)?;
@@ -61,12 +68,13 @@ impl Directory {
             handle: Arc::new(handle),
             path,
             umask: own_umask(),
+            keep_free,
         })
     }
 
     /// Opens it anew by its path: it may have been replaced since.
     pub(crate) fn again(&self) -> Result<Self, StoreError> {
-        Self::open(&self.path)
+        Self::open(&self.path, self.keep_free)
     }
 
     /// Opens a directory in this one, which is made with these permission bits where it is
@@ -75,7 +83,7 @@ impl Directory {
         let mut is_new = false;
         let mut opened = self.open_folder(name);
         if matches!(opened, Err(Errno::NOENT)) {
-            self.check_entries()?;
+            self.check_entry()?;
             is_new = match mkdirat(&self.handle, name.as_str(), Mode::from_raw_mode(mode)) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
@@ -102,6 +110,7 @@ impl Directory {
             handle: Arc::new(handle),
             path: self.path_of(name.as_str()),
             umask: self.umask,
+            keep_free: self.keep_free,
         };
         Ok(Entry { directory, is_new })
     }
@@ -160,8 +169,11 @@ impl Directory {
             Ok(stat) => stat,
         };
         let size = offer.size.as_u64();
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !is_file || u64::try_from(stat.st_size) != Ok(size) {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Directory {
+            return Ok(Existing::Directory);
+        }
+        if kind != FileType::RegularFile || u64::try_from(stat.st_size) != Ok(size) {
             return Ok(Existing::Different);
         }
         // A file that cannot be read cannot be shown to be the same.
@@ -174,7 +186,8 @@ impl Directory {
 
     /// Makes a symbolic link, in one step. `false`: there is the same one already.
     ///
-    /// Where something else has its name: [`ReceiveError::Exists`], or it is replaced.
+    /// Where something else has its name: [`ReceiveError::Exists`], or it is replaced. A directory
+    /// never is: [`ReceiveError::IsADirectory`].
     pub(crate) fn link(
         &self,
         offer: &Offer,
@@ -185,26 +198,37 @@ impl Directory {
         if self.link_target(name.as_str()).as_deref() == Some(target.as_bytes()) {
             return Ok(false);
         }
-        self.check_entries()?;
-        let failed = |errno| self.failed("make the symbolic link", name.as_str(), errno);
-        let made = if replace {
-            self.remove(&name.part())
-                .and_then(|_| Ok(symlinkat(target, &self.handle, name.part())?))
-                .map_err(|error| StoreError::new("remove", self.path_of(&name.part()), error))?;
-            renameat(&self.handle, name.part(), &self.handle, name.as_str())
-        } else {
-            symlinkat(target, &self.handle, name.as_str())
+        self.check_entry()?;
+        let made = match replace {
+            true => self.link_in_place(name, target),
+            false => symlinkat(target, &self.handle, name.as_str()),
         };
-        match made {
-            Err(Errno::EXIST) => Err(ReceiveError::Exists {
-                name: offer.path.to_string(),
-            }),
-            made => {
-                made.map_err(failed)?;
-                self.sync()?;
-                Ok(true)
+        made.map_err(|errno| {
+            let shown = || offer.path.to_string();
+            match errno {
+                Errno::EXIST => ReceiveError::Exists { name: shown() },
+                Errno::ISDIR => ReceiveError::IsADirectory { name: shown() },
+                errno => self
+                    .failed("make the symbolic link", name.as_str(), errno)
+                    .into(),
             }
+        })?;
+        self.sync()?;
+        Ok(true)
+    }
+
+    /// Makes a symbolic link beside what has its name, and puts it in that place.
+    fn link_in_place(&self, name: &FileName, target: &str) -> Result<(), Errno> {
+        let (here, draft) = (&self.handle, name.part());
+        let remove = || unlinkat(here, &draft, AtFlags::empty());
+        match remove() {
+            Ok(()) | Err(Errno::NOENT) => {}
+            other => return other,
         }
+        symlinkat(target, here, &draft)?;
+        renameat(here, &draft, here, name.as_str()).inspect_err(|_| {
+            let _ = remove();
+        })
     }
 
     fn link_target(&self, name: &str) -> Option<Vec<u8>> {
@@ -265,15 +289,34 @@ impl Directory {
         }
     }
 
-    /// Bytes that may still be stored without touching the reserve of `keep_free`.
-    pub(super) fn available(&self, keep_free: u64) -> Result<u64, StoreError> {
-        let figures = self.figures()?;
-        let free = figures.f_bavail.saturating_mul(figures.f_frsize);
-        Ok(free.saturating_sub(keep_free))
+    /// Refuses to store `needed` bytes where that would touch the reserve.
+    pub(super) fn check_room(&self, needed: u64) -> Result<(), StoreError> {
+        match needed <= self.available(&self.figures()?) {
+            true => Ok(()),
+            false => Err(self.full(needed)),
+        }
     }
 
-    /// Refuses to make a file, link or directory where the file system has few left.
-    pub(super) fn check_entries(&self) -> Result<(), StoreError> {
+    /// The error of a disk that has no room for `needed` bytes, or whose quota has not.
+    pub(super) fn full(&self, needed: u64) -> StoreError {
+        let available = self.figures().map_or(0, |it| self.available(&it));
+        StoreError::DiskFull {
+            directory: self.path.clone(),
+            needed: ByteCount::new(needed),
+            available: ByteCount::new(available),
+        }
+    }
+
+    /// Bytes that may still be stored without touching the reserve.
+    fn available(&self, figures: &StatVfs) -> u64 {
+        let free = figures.f_bavail.saturating_mul(figures.f_frsize);
+        free.saturating_sub(self.keep_free)
+    }
+
+    /// Refuses to make a file, link or directory, however small, where that would touch the
+    /// reserve, or where the file system has few of them left.
+    pub(super) fn check_entry(&self) -> Result<(), StoreError> {
+        self.check_room(ENTRY_BYTES)?;
         let figures = self.figures()?;
         // Some file systems set no limit, and say 0.
         let keep = KEEP_FREE_ENTRIES.min(figures.f_files / KEEP_FREE_SHARE);
@@ -285,7 +328,7 @@ impl Directory {
         }
     }
 
-    fn figures(&self) -> Result<rustix::fs::StatVfs, StoreError> {
+    fn figures(&self) -> Result<StatVfs, StoreError> {
         fstatvfs(&self.handle).map_err(|errno| self.here("ask for the free space of", errno.into()))
     }
 
@@ -301,7 +344,11 @@ impl Directory {
     }
 
     fn failed(&self, action: &'static str, name: &str, errno: Errno) -> StoreError {
-        StoreError::new(action, self.path_of(name), errno.into())
+        let error = errno.into();
+        match is_full(&error) {
+            true => self.full(ENTRY_BYTES),
+            false => StoreError::new(action, self.path_of(name), error),
+        }
     }
 }
 
@@ -326,6 +373,8 @@ fn own_umask() -> u32 {
 const DEFAULT_UMASK: u32 = 0o022;
 /// What the owner may do with every directory that is made here: else it could not be filled.
 const OWN_DIRECTORY_MODE: u32 = 0o700;
+/// What a file, link or directory needs by itself: a block, as most file systems have it.
+const ENTRY_BYTES: u64 = 4096;
 /// Files that can still be made on the file system when no more are taken …
 const KEEP_FREE_ENTRIES: u64 = 1000;
 /// … or this part of all that it can have, where that is less.

@@ -123,7 +123,7 @@ mod tests {
 
     fn journal_in(directory: &Path) -> JournalFile {
         JournalFile {
-            directory: Directory::open(directory).expect("it is there"),
+            directory: Directory::open(directory, 0).expect("it is there"),
             name: "journal".to_owned(),
             draft: "draft".to_owned(),
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_types::{ByteCount, RangeSet};
+use hawser_types::RangeSet;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::Errno;
 
@@ -21,8 +21,6 @@ use crate::wire::{FileTime, Identity, Offer};
 /// How unfinished files are kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartOptions {
-    /// Bytes of the disk that stay free.
-    pub(crate) keep_free: u64,
     /// True if the disk's space is taken before the first byte comes.
     pub(crate) preallocate: bool,
     /// True if a different file under the final name is replaced.
@@ -86,7 +84,7 @@ impl Part {
             Some(file) => file,
             None => {
                 space.check(0)?;
-                directory.check_entries()?;
+                directory.check_entry()?;
                 // The journal goes first, durably: it must never speak of another file's bytes.
                 begin(directory, &name, &journal, &offer.path)?
             }
@@ -160,15 +158,8 @@ impl Part {
         if !is_full(&error) {
             return StoreError::new(action, self.path.clone(), error);
         }
-        StoreError::DiskFull {
-            directory: self.directory.path().to_owned(),
-            needed: ByteCount::new(self.size.saturating_sub(self.held.total())),
-            available: ByteCount::new(
-                self.directory
-                    .available(self.options.keep_free)
-                    .unwrap_or(0),
-            ),
-        }
+        let missing = self.size.saturating_sub(self.held.total());
+        self.directory.full(missing)
     }
 
     /// Ends the file at `size`, for one whose size was not known before.
@@ -179,19 +170,34 @@ impl Part {
         Ok(())
     }
 
-    /// Refuses to go on where the disk has no room for `needed` bytes more.
-    pub(crate) fn check_room(&self, needed: u64) -> Result<(), StoreError> {
-        let keep_free = self.options.keep_free;
-        check_room(&self.directory, keep_free, needed)
+    /// Takes the room of the bytes from `from` to `end`, for a file whose size is not known, so that
+    /// all that are being received see it taken.
+    pub(crate) fn take_room(&self, from: u64, end: u64) -> Result<(), StoreError> {
+        let needed = end.saturating_sub(from);
+        self.directory.check_room(needed)?;
+        if !self.options.preallocate || needed == 0 {
+            return Ok(());
+        }
+        match allocate(&self.file, FallocateFlags::KEEP_SIZE, from, needed) {
+            // A file system that cannot: the bytes take their room as they come.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) if is_full(&errno.into()) => Err(self.directory.full(needed)),
+            Err(errno) => Err(self.failed("allocate", errno.into())),
+        }
+    }
+
+    /// What it is on the disk, for removing it without it.
+    pub(crate) fn remains(&self) -> Remains {
+        Remains {
+            directory: self.directory.clone(),
+            name: self.name.clone(),
+            journal: self.journal.clone(),
+        }
     }
 
     /// Removes the file and its journal.
     pub(crate) fn discard(&self) -> Result<(), StoreError> {
-        self.journal
-            .remove()
-            .and_then(|_| self.directory.remove(&self.name))
-            .map(drop)
-            .map_err(|error| StoreError::new("remove", self.path.clone(), error))
+        self.remains().remove()
     }
 
     /// Gives the complete file its time, its permission bits and its name, durably.
@@ -222,11 +228,33 @@ impl Part {
             false => self.directory.rename_to_free(&self.name, to),
         };
         renamed.map_err(|error| match error.kind() {
+            io::ErrorKind::IsADirectory => ReceiveError::IsADirectory {
+                name: self.place.to_string(),
+            },
             io::ErrorKind::AlreadyExists => ReceiveError::Exists {
                 name: self.place.to_string(),
             },
             _ => self.failed("rename", error).into(),
         })
+    }
+}
+
+/// The names of an unfinished file.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    directory: Directory,
+    name: String,
+    journal: JournalFile,
+}
+
+impl Remains {
+    /// Removes the file and its journal.
+    pub(crate) fn remove(&self) -> Result<(), StoreError> {
+        let removed = self.journal.remove();
+        let removed = removed.and_then(|_| self.directory.remove(&self.name));
+        removed
+            .map(drop)
+            .map_err(|error| StoreError::new("remove", self.directory.path_of(&self.name), error))
     }
 }
 
@@ -268,7 +296,7 @@ impl Space<'_> {
     /// Refuses a file that does not fit beside what it has already.
     fn check(&self, taken: u64) -> Result<(), StoreError> {
         let needed = self.size.saturating_sub(taken);
-        check_room(self.directory, self.options.keep_free, needed)
+        self.directory.check_room(needed)
     }
 
     /// Gives the file its full length, and where possible the blocks behind it.
@@ -277,18 +305,12 @@ impl Space<'_> {
         let metadata = file.metadata().map_err(failed)?;
         self.check(metadata.blocks().saturating_mul(STAT_BLOCK_BYTES))?;
         if self.options.preallocate && self.size > 0 {
-            match allocate(file, self.size) {
+            match allocate(file, FallocateFlags::empty(), 0, self.size) {
                 Ok(()) => return Ok(()),
                 // A file system that cannot: the bytes take their room as they come.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(errno) if is_full(&errno.into()) => {
-                    return Err(StoreError::DiskFull {
-                        directory: self.directory.path().to_owned(),
-                        needed: ByteCount::new(self.size),
-                        available: ByteCount::new(
-                            self.directory.available(self.options.keep_free)?,
-                        ),
-                    });
+                    return Err(self.directory.full(self.size));
                 }
                 Err(errno) => return Err(failed(errno.into())),
             }
@@ -297,21 +319,9 @@ impl Space<'_> {
     }
 }
 
-fn check_room(directory: &Directory, keep_free: u64, needed: u64) -> Result<(), StoreError> {
-    let available = directory.available(keep_free)?;
-    if needed <= available {
-        return Ok(());
-    }
-    Err(StoreError::DiskFull {
-        directory: directory.path().to_owned(),
-        needed: ByteCount::new(needed),
-        available: ByteCount::new(available),
-    })
-}
-
-fn allocate(file: &File, size: u64) -> Result<(), Errno> {
+fn allocate(file: &File, flags: FallocateFlags, from: u64, length: u64) -> Result<(), Errno> {
     loop {
-        match fallocate(file, FallocateFlags::empty(), 0, size) {
+        match fallocate(file, flags, from, length) {
             Err(Errno::INTR) => {}
             other => return other,
         }
@@ -337,11 +347,7 @@ fn begin(
     let file = directory
         .open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
         .map_err(|error| match is_full(&error) {
-            true => StoreError::DiskFull {
-                directory: directory.path().to_owned(),
-                needed: ByteCount::ZERO,
-                available: ByteCount::ZERO,
-            },
+            true => directory.full(0),
             false => failed("create", name, error),
         })?;
     lock(&file, place)?;

@@ -1,9 +1,10 @@
 //! Disks that are full or may not be written, in a mount namespace of a process of their own.
 
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
 
 use super::*;
-use crate::{Refusal, StoreError};
+use crate::{EntryPath, Refusal, StoreError, Tree, send_entry, send_input};
 
 const ROOM: &str = "HAWSER_TEST_ROOM";
 
@@ -141,6 +142,120 @@ fn a_disk_that_fills_up_under_way_keeps_the_rest_for_later() {
         both(transfer(&path, &receiver, LinkOptions::default()).await);
         assert_eq!(fs::read(room.join("data")).expect("there"), bytes);
     });
+}
+
+#[test]
+fn the_reserve_is_kept_from_empty_files_directories_and_links_too() {
+    let Some(room) = in_other_process(
+        "the_reserve_is_kept_from_empty_files_directories_and_links_too",
+        true,
+        "mount -t tmpfs -o size=4m none \"$HAWSER_TEST_ROOM\"",
+    ) else {
+        return;
+    };
+    on_runtime(async {
+        let place = Place::new();
+        place.file("empty", b"");
+        fs::create_dir(place.source.path().join("folder")).expect("writable");
+        symlink("empty", place.source.path().join("link")).expect("linkable");
+        let top = EntryPath::new("tree").expect("a good path");
+        let tree = Tree::read(place.source.path(), top).expect("readable");
+        let careful = ReceiveOptions {
+            keep_free: ByteCount::from(8 * MIB),
+            ..options()
+        };
+        // The folder is there, so that it is each thing itself that is refused.
+        fs::create_dir(room.join("tree")).expect("writable");
+        let receiver = Receiver::new(&room, careful).expect("the directory is there");
+        for entry in tree
+            .entries
+            .iter()
+            .filter(|it| it.source != place.source.path())
+        {
+            let Link {
+                sender,
+                reader,
+                writer,
+            } = Link::new(LinkOptions::default());
+            let (sent, received) = tokio::join!(
+                send_entry(sender, entry, &NoProgress),
+                receiver.receive(reader, writer, &NoProgress),
+            );
+            assert!(
+                matches!(
+                    (&sent, &received),
+                    (
+                        Err(SendError::Refused {
+                            refusal: Refusal::DiskFull,
+                            ..
+                        }),
+                        Err(ReceiveError::Store(StoreError::DiskFull { .. })),
+                    )
+                ),
+                "{sent:?} {received:?}"
+            );
+        }
+        assert!(names_in(&room.join("tree")).is_empty());
+    });
+}
+
+#[test]
+fn inputs_take_their_room_as_they_grow() {
+    let Some(room) = in_other_process(
+        "inputs_take_their_room_as_they_grow",
+        true,
+        "mount -t tmpfs -o size=40m none \"$HAWSER_TEST_ROOM\"",
+    ) else {
+        return;
+    };
+    on_runtime(async {
+        let receiver = Receiver::new(&room, options()).expect("the directory is there");
+        let path = |name: &str| EntryPath::new(name).expect("a good path");
+        let (first, second) = (
+            Link::new(LinkOptions::default()),
+            Link::new(LinkOptions::default()),
+        );
+        let (begun, begins) = std::sync::mpsc::channel::<Vec<u8>>();
+        let one = Waiting(begins);
+        let (name_of_one, name_of_two) = (path("one"), path("two"));
+        let receive_one = receiver.receive(first.reader, first.writer, &NoProgress);
+        let send_one = send_input(first.sender, || one, &name_of_one, &NoProgress);
+        let both_of_one = async { tokio::join!(send_one, receive_one) };
+        let two = async {
+            begun.send(vec![7; 1000]).expect("the sender reads");
+            while fs::metadata(room.join(".one.hawser-part")).map_or(0, |it| it.blocks()) == 0 {
+                tokio::task::yield_now().await;
+            }
+            // 16 MiB of 40 are taken by the first, and 24 are left.
+            let input = std::io::Cursor::new(content(25 * MIB));
+            let outcome = tokio::join!(
+                send_input(second.sender, || input, &name_of_two, &NoProgress),
+                receiver.receive(second.reader, second.writer, &NoProgress),
+            );
+            drop(begun);
+            outcome
+        };
+        let (one, two) = tokio::join!(both_of_one, two);
+        assert!(
+            matches!(two.1, Err(ReceiveError::Store(StoreError::DiskFull { .. }))),
+            "{two:?}"
+        );
+        both(one);
+        assert_eq!(names_in(&room), ["one"]);
+        let blocks = fs::metadata(room.join("one")).expect("there").blocks();
+        assert!(blocks * 512 < MIB as u64, "the rest was given back");
+    });
+}
+
+/// Gives what it is sent, to the end of the channel.
+struct Waiting(std::sync::mpsc::Receiver<Vec<u8>>);
+
+impl std::io::Read for Waiting {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let piece = self.0.recv().unwrap_or_default();
+        buffer[..piece.len()].copy_from_slice(&piece);
+        Ok(piece.len())
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tokio::io::sink;
 use super::hostile::Scripted;
 use super::*;
 use crate::wire::{FileTime, Kind, Offer, Refusal};
-use crate::{EntryPath, ExistingFile, Fault, send_input};
+use crate::{EntryPath, ExistingFile, Fault, StoreError, send_input};
 
 async fn send(
     input: impl Read + Send + 'static,
@@ -170,6 +170,16 @@ async fn chunks_of_an_input_at_hostile_offsets_are_refused() {
     };
     let far = receive(vec![(u64::MAX - 5, vec![0; 9])]).await;
     assert!(matches!(far, Err(ReceiveError::TooLarge { .. })), "{far:?}");
+    // Only the hole would fit on the disk, not what it stands for.
+    let sparse = receive(vec![(origin, vec![0; 9]), (origin + (1 << 55), vec![0; 9])]).await;
+    assert!(
+        matches!(
+            sparse,
+            Err(ReceiveError::Store(StoreError::DiskFull { .. }))
+        ),
+        "{sparse:?}"
+    );
+    assert!(place.names().is_empty());
     let crumbs = (1..70_000).map(|index| (origin + 2 * index, vec![0]));
     assert!(matches!(
         receive(crumbs.collect()).await,

@@ -239,6 +239,27 @@ async fn a_private_directory_is_not_opened_by_a_later_offer() {
 }
 
 #[tokio::test]
+async fn a_directory_is_replaced_by_nothing_and_nothing_is_received_for_it() {
+    let place = Place::new();
+    let replacing = place.receiver_with(ReceiveOptions {
+        existing: ExistingFile::Replace,
+        ..options()
+    });
+    fs::create_dir_all(place.received("tree/mine/deep")).expect("writable");
+    let target = LinkTarget::new(&entry_path("tree/mine"), b"file").expect("inside");
+    for kind in [Kind::File, Kind::Input, Kind::Link(target)] {
+        // No byte behind the offer is asked for: the script has none.
+        let result = receive_offer(&replacing, offer("tree/mine", kind).encode()).await;
+        assert!(
+            matches!(result, Err(ReceiveError::IsADirectory { .. })),
+            "{result:?}"
+        );
+        assert_eq!(names_in(&place.received("tree")), ["mine"]);
+    }
+    assert_eq!(names_in(&place.received("tree/mine")), ["deep"]);
+}
+
+#[tokio::test]
 async fn its_owner_can_read_a_file_that_its_sender_closes_to_everybody() {
     let place = Place::new();
     let offer = Offer {
