@@ -1,6 +1,7 @@
 //! `hawser receive`: waits for files.
 
 use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
@@ -36,14 +37,16 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         },
         ..ReceiveOptions::default()
     };
+    // Permission to send files does not make a client of the gateway, nor the other way round.
+    let state = substate(&setup.state, STATE)?;
+    check_apart(directory, setup.state.path())
+        .with_context(|| format!("can't receive into {}", directory.display()))?;
     let receiver = Receiver::new(directory, options)
         .with_context(|| format!("can't receive into {}", directory.display()))?;
     let mut config = setup.config.serve.clone();
     args.door.apply_to(&mut config);
     // That is the gateway's, which may run beside.
     config.web = None;
-    // Permission to send files does not make a client of the gateway, nor the other way round.
-    let state = substate(&setup.state, STATE)?;
     let far_end = FarEnd {
         setup,
         state: &state,
@@ -63,6 +66,18 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
             tokio::spawn(take(receiver.clone(), incoming, board.clone()));
         })
         .await
+}
+
+/// Refuses a directory through which senders could write to Hawser's own keys and lists.
+fn check_apart(directory: &Path, state: &Path) -> anyhow::Result<()> {
+    let (directory, state) = (directory.canonicalize()?, state.canonicalize()?);
+    let is_apart = !state.starts_with(&directory) && !directory.starts_with(&state);
+    ensure!(
+        is_apart,
+        "Hawser keeps its own state in {}; use a folder of its own for what is received",
+        state.display()
+    );
+    Ok(())
 }
 
 /// Takes the file that one stream brings.

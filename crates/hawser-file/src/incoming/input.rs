@@ -202,10 +202,11 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let leftover = self.leftover.take();
         // Removing a large file takes time, and this may be a thread of the runtime. A runtime that
         // ends drops the work, and the leftover with it.
-        if let Ok(runtime) = Handle::try_current() {
+        if let Some(leftover) = self.leftover.take_if(|it| !it.is_complete)
+            && let Ok(runtime) = Handle::try_current()
+        {
             runtime.spawn_blocking(move || drop(leftover));
         }
     }

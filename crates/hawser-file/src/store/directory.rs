@@ -120,11 +120,6 @@ impl Directory {
         openat(&self.handle, name.as_str(), flags, Mode::empty()).map(File::from)
     }
 
-    /// Its path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Path of a name in it, for people.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -309,6 +304,10 @@ impl Directory {
 
     /// Bytes that may still be stored without touching the reserve.
     fn available(&self, figures: &StatVfs) -> u64 {
+        // Some file systems set no limit, and say 0.
+        if figures.f_blocks == 0 {
+            return u64::MAX;
+        }
         let free = figures.f_bavail.saturating_mul(figures.f_frsize);
         free.saturating_sub(self.keep_free)
     }

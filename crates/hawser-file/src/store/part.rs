@@ -186,12 +186,13 @@ impl Part {
         }
     }
 
-    /// What it is on the disk, for removing it without it.
+    /// What it is on the disk, for removing that elsewhere.
     pub(crate) fn remains(&self) -> Remains {
         Remains {
             directory: self.directory.clone(),
             name: self.name.clone(),
             journal: self.journal.clone(),
+            _file: Arc::clone(&self.file),
         }
     }
 
@@ -245,6 +246,8 @@ pub(crate) struct Remains {
     directory: Directory,
     name: String,
     journal: JournalFile,
+    /// The disk's room comes back, which takes time, when the last of these is closed.
+    _file: Arc<File>,
 }
 
 impl Remains {
