@@ -49,6 +49,7 @@ pub use config::{Admission, GatewayConfig};
 pub use first_words::{Whose, judge};
 pub(crate) use half_open::{HalfOpen, Origin};
 pub use limits::AcceptLimits;
+use port_links::OwnSockets;
 pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};
 use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
 pub(crate) use sources::provider_of;
@@ -66,6 +67,7 @@ pub struct Gateway {
     everywhere: Vec<SocketAddr>,
     /// All of them.
     addresses: Vec<SocketAddr>,
+    own_sockets: OwnSockets,
 }
 
 /// Why a gateway can't open a stream to a client.
@@ -114,7 +116,7 @@ impl Gateway {
         };
         let shared = Arc::new(Shared::new(config, congestion, admission, tls, senders));
         let addresses = listeners.iter().filter_map(|it| it.local_addr().ok());
-        let addresses = addresses.collect();
+        let addresses: Vec<_> = addresses.collect();
         let everywhere = listeners.iter().filter_map(port::everywhere).collect();
         let listening = listeners
             .into_iter()
@@ -128,6 +130,7 @@ impl Gateway {
             tasks,
             listening,
             everywhere,
+            own_sockets: OwnSockets::needed_at(&addresses),
             addresses,
         })
     }
@@ -139,7 +142,7 @@ impl Gateway {
     #[must_use]
     pub fn taking_associations(self) -> Self {
         let predecessor = self.shared.config.predecessor.clone();
-        match association::Associations::open(&self.addresses, predecessor) {
+        match association::Associations::open(&self.addresses, self.own_sockets, predecessor) {
             Ok(associations) => drop(self.shared.associations.set(associations)),
             Err(error) => tracing::warn!(%error, "no UDP port: everything goes over TCP"),
         }
@@ -156,7 +159,8 @@ impl Gateway {
             let follow = associate::follow(Arc::clone(&self.shared), links.clone());
             self.listening.push(tokio::spawn(follow));
             let addresses = std::mem::take(&mut self.everywhere);
-            let follow = port::follow(Arc::clone(&self.shared), addresses, links);
+            let at = (addresses, self.own_sockets);
+            let follow = port::follow(Arc::clone(&self.shared), at, links);
             self.listening.push(tokio::spawn(follow));
         }
         self

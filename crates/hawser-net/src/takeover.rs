@@ -27,8 +27,8 @@ use hawser_wire::{JoinOffer, JoinPrelude};
 use tokio::net::TcpStream;
 
 use crate::bind;
+pub(crate) use inherited::{has_on_link, on_links_at, take_on_link, take_tcp};
 pub use inherited::{let_go, take_listener};
-pub(crate) use inherited::{on_links_at, take_on_link, take_tcp};
 pub use message::{Datagrams, Join, Left, Message, Offer};
 pub use pipe::{Pipe, pair};
 pub use sockets::listening;

@@ -3,6 +3,7 @@
 mod directory;
 mod fronted;
 mod joins;
+mod lost_link;
 mod names;
 mod router;
 mod traffic;

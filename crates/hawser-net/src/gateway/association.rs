@@ -12,11 +12,11 @@ use hawser_session::Side;
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::{ByteCount, ChannelId, LinkIndex};
 
-use super::port_links::wanted;
+use super::port_links::OwnSockets;
 use crate::association::AssociationEndpoint;
 use crate::driver::Driver;
 use crate::links::Link;
-use crate::takeover::{self, ToPredecessor};
+use crate::takeover::ToPredecessor;
 
 /// The sockets at the UDP port.
 #[derive(Debug)]
@@ -24,22 +24,15 @@ pub(super) struct Associations {
     endpoint: AssociationEndpoint,
     /// The addresses that were asked for: each stands for itself, or for all of its family.
     addresses: Vec<SocketAddr>,
-    binding: Binding,
-}
-
-/// Which sockets are bound to their links.
-#[derive(Clone, Copy, Debug)]
-enum Binding {
-    /// Those of links of which there are several.
-    WhereSeveral,
-    /// Those of all links. The predecessor's are, too, and would come before any that is not.
-    Always,
+    own: OwnSockets,
 }
 
 impl Associations {
-    /// Takes the UDP port of the same number as that of `addresses`, which the gateway listens on.
+    /// Takes the UDP port of the same number as that of `addresses`, which the gateway listens on,
+    /// with sockets for links of their `own` as the TCP port has them.
     pub(super) fn open(
         addresses: &[SocketAddr],
+        own: OwnSockets,
         predecessor: Option<ToPredecessor>,
     ) -> io::Result<Self> {
         let Some(first) = addresses.first() else {
@@ -47,11 +40,7 @@ impl Associations {
         };
         let same_port = addresses.iter().filter(|it| it.port() == first.port());
         let addresses: Vec<_> = same_port.copied().collect();
-        let binding = match takeover::on_links_at(first.port()) {
-            Some(_) => Binding::Always,
-            None => Binding::WhereSeveral,
-        };
-        let locals = locals(&addresses, &[], binding);
+        let locals = locals(&addresses, &[], own);
         let endpoint = AssociationEndpoint::bind_after(predecessor, &[], first.port())?;
         let mut failed = endpoint.set_locals(&locals);
         match failed.pop() {
@@ -60,17 +49,17 @@ impl Associations {
             _ => Ok(Self {
                 endpoint,
                 addresses,
-                binding,
+                own,
             }),
         }
     }
 
     /// The links are these now.
     pub(super) fn follow(&self, links: &[Link]) {
-        let locals = locals(&self.addresses, links, self.binding);
+        let locals = locals(&self.addresses, links, self.own);
         let failed = self.endpoint.set_locals(&locals);
         self.endpoint
-            .allow_detours(&detours(&self.addresses, links, &locals));
+            .allow_detours(&detours(&self.addresses, links, &locals, self.own));
         for (local, error) in failed {
             tracing::debug!(address = %local.address, %error, "no associations there");
         }
@@ -158,7 +147,7 @@ impl Drop for OfSession<'_> {
 }
 
 /// The places where packets come in and go out.
-fn locals(addresses: &[SocketAddr], links: &[Link], binding: Binding) -> Vec<Local> {
+fn locals(addresses: &[SocketAddr], links: &[Link], own: OwnSockets) -> Vec<Local> {
     let mut locals: Vec<Local> = Vec::new();
     let mut add = |link: LinkIndex, address: IpAddr| {
         let is_new = |known: &Local| known.address != address || known.link != link;
@@ -177,11 +166,11 @@ fn locals(addresses: &[SocketAddr], links: &[Link], binding: Binding) -> Vec<Loc
                 add(ANY, home);
             }
         }
-        let several: Vec<LinkIndex> = wanted(links).map(|link| link.index).collect();
+        let with_own: Vec<LinkIndex> = own.wanted(links).map(|link| link.index).collect();
         for link in links.iter().filter(|link| link.why_unusable().is_none()) {
-            let bound = several.contains(&link.index) || matches!(binding, Binding::Always);
-            for own in link.addresses.iter().filter(|own| takes(own)) {
-                add(if bound { link.index } else { ANY }, *own);
+            let bound = with_own.contains(&link.index);
+            for address in link.addresses.iter().filter(|it| takes(it)) {
+                add(if bound { link.index } else { ANY }, *address);
             }
         }
         // Those of the machine itself are reached over any link.
@@ -198,7 +187,12 @@ fn locals(addresses: &[SocketAddr], links: &[Link], binding: Binding) -> Vec<Loc
 /// Places where packets may come in besides `locals`: at every address of the machine by every
 /// link, since a host takes packets for the address of one link by any other. The sockets of
 /// `locals` are bound to their links, where there are several, and do not see those.
-fn detours(addresses: &[SocketAddr], links: &[Link], locals: &[Local]) -> Vec<Local> {
+fn detours(
+    addresses: &[SocketAddr],
+    links: &[Link],
+    locals: &[Local],
+    own_sockets: OwnSockets,
+) -> Vec<Local> {
     let everywhere = addresses.iter().map(|it| it.ip().to_canonical());
     let everywhere: Vec<IpAddr> = everywhere.filter(IpAddr::is_unspecified).collect();
     let takes = |own: &IpAddr| {
@@ -207,7 +201,7 @@ fn detours(addresses: &[SocketAddr], links: &[Link], locals: &[Local]) -> Vec<Lo
     };
     let own = links.iter().flat_map(|link| &link.addresses);
     let own: Vec<IpAddr> = own.copied().filter(takes).collect();
-    let by = wanted(links).map(|link| link.index);
+    let by = own_sockets.wanted(links).map(|link| link.index);
     let mut detours: Vec<Local> = Vec::new();
     for link in by.chain([ANY]) {
         let places = own.iter().map(|address| Local {
@@ -254,12 +248,12 @@ mod tests {
     }
 
     fn shown(addresses: &[&str], links: &[Link]) -> Vec<String> {
-        shown_with(addresses, links, Binding::WhereSeveral)
+        shown_with(addresses, links, OwnSockets::WhereSeveral)
     }
 
-    fn shown_with(addresses: &[&str], links: &[Link], binding: Binding) -> Vec<String> {
+    fn shown_with(addresses: &[&str], links: &[Link], own: OwnSockets) -> Vec<String> {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|it| it.parse().unwrap()).collect();
-        let locals = locals(&addresses, links, binding).into_iter();
+        let locals = locals(&addresses, links, own).into_iter();
         locals
             .map(|local| format!("{} {}", local.link.value(), local.address))
             .collect()
@@ -304,15 +298,18 @@ mod tests {
     fn a_link_alone_has_a_socket_of_its_own_beside_those_of_a_process_before() {
         let addresses = ["0.0.0.0:7443"];
         let one = [link(2, &["10.0.0.1"])];
-        let bound = shown_with(&addresses, &one, Binding::Always);
+        let bound = shown_with(&addresses, &one, OwnSockets::Always);
         assert_eq!(bound, ["0 127.0.0.1", "2 10.0.0.1"]);
         // What comes for that address by another interface is not lost.
         let addresses = addresses.map(|it| it.parse().unwrap());
-        let locals = locals(&addresses, &one, Binding::Always);
+        let locals = locals(&addresses, &one, OwnSockets::Always);
         let detour = Local {
             link: ANY,
             address: one[0].addresses[0],
         };
-        assert_eq!(detours(&addresses, &one, &locals), [detour]);
+        assert_eq!(
+            detours(&addresses, &one, &locals, OwnSockets::Always),
+            [detour]
+        );
     }
 }

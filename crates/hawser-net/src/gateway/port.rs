@@ -6,7 +6,8 @@
 //! another. A connection accepted by a socket that is bound to a link inherits that (Linux copies
 //! `sk_bound_dev_if` to the request and its child), from the answer to the SYN on. So there is one
 //! bound socket for each of several links beside the one for everything else, loopback included;
-//! the kernel prefers the bound one.
+//! the kernel prefers the bound one. So one that a predecessor has left is served in any case, for
+//! as long as its link is there: else connections would wait at it for nobody.
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +19,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::admit;
-use super::port_links::wanted;
+use super::port_links::OwnSockets;
 use super::shared::Shared;
 use crate::links::Link;
-use crate::{bind, port_on_links};
+use crate::{bind, port_on_links, takeover};
 
 /// The address that `listener` listens on, when that is every address; its port can then be
 /// listened on for single links as well.
@@ -30,19 +31,19 @@ pub(super) fn everywhere(listener: &TcpListener) -> Option<SocketAddr> {
     (address.ip().is_unspecified() && bind::share_port(listener).is_ok()).then_some(address)
 }
 
-/// Keeps a socket on each of several links for each of `addresses`, for as long as it is not
-/// dropped.
+/// Keeps a socket on each link that needs one of its `own`, for each of `addresses`, for as long as
+/// it is not dropped.
 pub(super) async fn follow(
     shared: Arc<Shared>,
-    addresses: Vec<SocketAddr>,
+    (addresses, own): (Vec<SocketAddr>, OwnSockets),
     links: watch::Receiver<Arc<Vec<Link>>>,
 ) {
     let serve = |listener| admit::listen(Arc::clone(&shared), listener);
-    port_on_links::follow(
-        addresses,
-        links,
-        |now| wanted(now).cloned().collect(),
-        serve,
-    )
-    .await;
+    let at = addresses.clone();
+    let wanted = move |now: &[Link]| {
+        let is_left = |link: &&Link| at.iter().any(|it| takeover::has_on_link(*it, link.index));
+        let left = now.iter().filter(is_left);
+        own.wanted(now).chain(left).cloned().collect()
+    };
+    port_on_links::follow(addresses, links, wanted, serve).await;
 }

@@ -1,10 +1,34 @@
-use crate::links::Link;
+use std::net::SocketAddr;
 
-/// The links that need a socket of their own: with a single one there is nothing to choose.
-pub(super) fn wanted(links: &[Link]) -> impl Iterator<Item = &Link> {
-    let usable = links.iter().filter(|link| link.why_unusable().is_none());
-    let several = usable.clone().nth(1).is_some();
-    usable.filter(move |_| several).take(MAX_LINKS)
+use crate::links::Link;
+use crate::takeover;
+
+/// Which links have sockets of their own, at the TCP port and at the UDP port alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwnSockets {
+    /// Those of which there are several: with a single one there is nothing to choose.
+    WhereSeveral,
+    /// All. The predecessor's are bound to links, too, and come before any that is not.
+    Always,
+}
+
+impl OwnSockets {
+    /// What a process needs that listens at `addresses`. To be called before it takes sockets that
+    /// are bound to links from a predecessor.
+    pub(super) fn needed_at(addresses: &[SocketAddr]) -> Self {
+        let mut ports = addresses.iter().map(SocketAddr::port);
+        match ports.any(|port| takeover::on_links_at(port).is_some()) {
+            true => Self::Always,
+            false => Self::WhereSeveral,
+        }
+    }
+
+    /// The links that need a socket of their own.
+    pub(super) fn wanted(self, links: &[Link]) -> impl Iterator<Item = &Link> {
+        let usable = links.iter().filter(|link| link.why_unusable().is_none());
+        let any = matches!(self, Self::Always) || usable.clone().nth(1).is_some();
+        usable.filter(move |_| any).take(MAX_LINKS)
+    }
 }
 
 /// A host of containers may have hundreds of interfaces.

@@ -37,6 +37,11 @@ pub(crate) fn take_on_link(
     tokio::net::TcpListener::from_std(take(address, Some(link))?).ok()
 }
 
+/// Whether a socket of the connections that come by one link to this address waits to be taken.
+pub(crate) fn has_on_link(address: SocketAddr, link: LinkIndex) -> bool {
+    place(&lock(), address, Some(link)).is_some()
+}
+
 /// The address that stands for all of this machine at `port`, if the predecessor listened there on
 /// single links.
 pub(crate) fn on_links_at(port: u16) -> Option<SocketAddr> {
@@ -57,13 +62,17 @@ pub fn let_go() {
 
 fn take(address: SocketAddr, link: Option<LinkIndex>) -> Option<TcpListener> {
     let mut inherited = lock();
-    let place = inherited.iter().position(|it| {
-        it.local_addr().is_ok_and(|at| at == address)
-            && sys::bound_interface(it.as_fd()).ok() == Some(link.map_or(0, LinkIndex::value))
-    })?;
+    let place = place(&inherited, address, link)?;
     let listener = inherited.swap_remove(place);
     listener.set_nonblocking(true).ok()?;
     Some(listener)
+}
+
+fn place(inherited: &[TcpListener], address: SocketAddr, link: Option<LinkIndex>) -> Option<usize> {
+    inherited.iter().position(|it| {
+        it.local_addr().is_ok_and(|at| at == address)
+            && sys::bound_interface(it.as_fd()).ok() == Some(link.map_or(0, LinkIndex::value))
+    })
 }
 
 fn lock() -> MutexGuard<'static, Vec<TcpListener>> {

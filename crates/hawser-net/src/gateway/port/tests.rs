@@ -150,15 +150,18 @@ fn link(index: u32, up: bool) -> Link {
 }
 
 #[test]
-fn a_single_link_needs_no_socket_of_its_own() {
-    let indices = |links: &[Link]| {
-        let indices = wanted(links).map(|link| link.index.value());
+fn a_single_link_needs_a_socket_of_its_own_only_beside_those_of_a_process_before() {
+    let indices = |own: OwnSockets, links: &[Link]| {
+        let indices = own.wanted(links).map(|link| link.index.value());
         indices.collect::<Vec<_>>()
     };
-    assert!(indices(&[link(2, true), link(3, false)]).is_empty());
-    assert_eq!(indices(&[link(2, true), link(3, true)]), [2, 3]);
+    let (several, always) = (OwnSockets::WhereSeveral, OwnSockets::Always);
+    let one = [link(2, true), link(3, false)];
+    assert!(indices(several, &one).is_empty());
+    assert_eq!(indices(always, &one), [2]);
+    assert_eq!(indices(several, &[link(2, true), link(3, true)]), [2, 3]);
     let many: Vec<Link> = (1..=1000).map(|index| link(index, true)).collect();
-    assert_eq!(indices(&many).len(), MAX_LINKS);
+    assert_eq!(indices(several, &many).len(), MAX_LINKS);
 }
 
 const PAIRS: [(&str, &str); 2] = [("one", "uno"), ("two", "due")];
