@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
-use hawser_config::DirectoryConfig;
 use hawser_control::Role;
 use hawser_file::{
     EntryKind, ExistingFile, ReceiveError, ReceiveOptions, Received, Receiver, UnorderedRead,
@@ -57,7 +56,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         relay: None,
         packets: None,
         meeting: None,
-        directory: DirectoryConfig::default(),
+        directory: None,
     };
     let board = Board::new();
     let daemon = Daemon::start(&state, Role::Receiver)?;

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::args::ServeArgs;
 use crate::daemon::Daemon;
+use crate::daemon::gateway::directory::PlannedDirectory;
 use crate::daemon::gateway::far_end::FarEnd;
 use crate::daemon::gateway::measure;
 use crate::daemon::gateway::own::GatewayAddresses;
@@ -34,7 +35,12 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     if let Some(problem) = directory.problem() {
         return Err(Usage(problem.to_owned()).into());
     }
+    if let Some(problem) = config.front.problem(config.listen) {
+        return Err(Usage(format!("--front: {problem}")).into());
+    }
     let daemon = Daemon::of(setup, &setup.state, Role::Gateway).await?;
+    // A mistake in a file is found while a process of before still serves.
+    let directory = PlannedDirectory::read(directory)?;
     let policy = policy(&config).await?;
     daemon.take_over().await?;
     let packets = Packets::start(&config, &setup.state, policy.clone()).await;

@@ -17,31 +17,19 @@ use hawser_sip::digest::Algorithm;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
-/// A directory, which runs unless another process has it by now.
-pub(crate) struct OwnDirectory {
+/// A directory that lacks its ports and its table: another process may have these.
+pub(crate) struct PlannedDirectory {
     config: DirectoryConfig,
-    state: StateDir,
-    server: Mutex<Option<DirectoryServer>>,
+    users: UserFile,
+    tls: Option<DirectoryTls>,
 }
 
-impl OwnDirectory {
-    /// Opens its ports, with the bindings that `state` has; `None` where none is wanted.
-    pub(crate) async fn start(
-        config: DirectoryConfig,
-        state: &StateDir,
-    ) -> anyhow::Result<Option<Self>> {
+impl PlannedDirectory {
+    /// Reads the users, the certificate and its key; `None` where no directory is wanted.
+    pub(crate) fn read(config: DirectoryConfig) -> anyhow::Result<Option<Self>> {
         if config.domains.is_empty() {
             return Ok(None);
         }
-        let server = Self::serve(config.clone(), state).await?;
-        Ok(Some(Self {
-            config,
-            state: state.clone(),
-            server: Mutex::new(Some(server)),
-        }))
-    }
-
-    async fn serve(config: DirectoryConfig, state: &StateDir) -> anyhow::Result<DirectoryServer> {
         let file = config.users_file.as_deref();
         let file = file.context("a directory needs a users-file")?;
         let users = UserFile::open(file, &config.domains)?;
@@ -53,13 +41,21 @@ impl OwnDirectory {
             .as_deref()
             .zip(config.private_key.as_deref());
         let tls = tls.map(|(certificate, key)| DirectoryTls::read(certificate, key));
+        let tls = tls.transpose()?;
+        Ok(Some(Self { config, users, tls }))
+    }
+
+    /// Opens its ports, with the bindings that `state` has.
+    async fn serve(&self, state: &StateDir) -> anyhow::Result<DirectoryServer> {
         let own = OwnAddresses::follow().await;
         let own = own.context("can't follow this machine's addresses")?;
+        let config = &self.config;
+        let tls = self.tls.clone();
         let server = DirectoryServer::start(DirectorySettings {
-            domains: config.domains,
-            listen: config.listen,
-            tls: tls.transpose()?.map(|tls| (config.tls_listen, tls)),
-            users,
+            domains: config.domains.clone(),
+            listen: config.listen.clone(),
+            tls: tls.map(|tls| (config.tls_listen.clone(), tls)),
+            users: self.users.clone(),
             table: BindingTable::open(&state.file(TABLE))?,
             seed: seed(state)?,
             digests: config.digests.iter().copied().map(algorithm).collect(),
@@ -74,6 +70,27 @@ impl OwnDirectory {
         tracing::info!(listen = ?bound.listen, tls = ?bound.tls, "the directory is ready");
         Ok(server)
     }
+}
+
+/// A directory, which runs unless another process has it by now.
+pub(crate) struct OwnDirectory {
+    /// With the users and the certificate as they were read: files that are wrong by now do not
+    /// keep it from going on.
+    plan: PlannedDirectory,
+    state: StateDir,
+    server: Mutex<Option<DirectoryServer>>,
+}
+
+impl OwnDirectory {
+    /// Opens its ports, with the bindings that `state` has.
+    pub(crate) async fn start(plan: PlannedDirectory, state: &StateDir) -> anyhow::Result<Self> {
+        let server = plan.serve(state).await?;
+        Ok(Self {
+            plan,
+            state: state.clone(),
+            server: Mutex::new(Some(server)),
+        })
+    }
 
     /// Closes its ports and its table, so that another process can open them, until
     /// [`Self::resume`].
@@ -85,7 +102,7 @@ impl OwnDirectory {
 
     /// Runs it again.
     pub(crate) async fn resume(&self) {
-        match Self::serve(self.config.clone(), &self.state).await {
+        match self.plan.serve(&self.state).await {
             Ok(server) => *self.server() = Some(server),
             Err(error) => tracing::error!("there is no directory any more: {error:#}"),
         }
@@ -108,7 +125,7 @@ impl OwnDirectory {
             left: binding.left,
             age: binding.age,
         });
-        let domains = self.config.domains.iter();
+        let domains = self.plan.config.domains.iter();
         Some(DirectoryStatus {
             domains: domains.map(ToString::to_string).collect(),
             listen: bound.listen.clone(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::{DirectoryConfig, ServeConfig};
+use hawser_config::ServeConfig;
 use hawser_control::{DirectoryStatus, LinkStatus, PolicyStatus, Role};
 use hawser_front::gateway::{GatewayCounters, MeetingPlace};
 use hawser_front::packets::PacketCounters;
@@ -20,7 +20,7 @@ use hawser_types::Instant;
 use tokio::sync::watch;
 
 use crate::daemon::counters::flat;
-use crate::daemon::gateway::directory::OwnDirectory;
+use crate::daemon::gateway::directory::{OwnDirectory, PlannedDirectory};
 use crate::daemon::gateway::door::{Door, InviteWish, watch_peers};
 use crate::daemon::gateway::front_door::{FrontDoor, ShownFront};
 use crate::daemon::gateway::packets::Packets;
@@ -48,8 +48,8 @@ pub(crate) struct FarEnd<'a> {
     pub(crate) packets: Option<Packets>,
     /// Where clients meet; its counters likewise.
     pub(crate) meeting: Option<Arc<MeetingPlace>>,
-    /// The directory to serve beside; none without domains.
-    pub(crate) directory: DirectoryConfig,
+    /// The directory to serve beside.
+    pub(crate) directory: Option<PlannedDirectory>,
 }
 
 impl FarEnd<'_> {
@@ -67,8 +67,10 @@ impl FarEnd<'_> {
         };
         let of = (self.setup, self.state, self.config);
         let door = Door::open(of, links.clone(), wish, daemon.predecessor()).await?;
-        let directory = OwnDirectory::start(self.directory, self.state).await?;
-        let directory = directory.map(Arc::new);
+        let directory = match self.directory {
+            Some(plan) => Some(Arc::new(OwnDirectory::start(plan, self.state).await?)),
+            None => None,
+        };
         let front = match self.role {
             Role::Gateway => FrontDoor::open(of, &links, daemon.predecessor()).await?,
             _ => None,

@@ -26,7 +26,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::front_handshakes::{Facts, FrontHandshakes, ShownAnswers};
 use crate::daemon::takeover::Predecessor;
-use crate::setup::{Setup, Usage};
+use crate::setup::Setup;
 
 /// A port that is open to everybody, and leads to services of this machine.
 pub(crate) struct FrontDoor {
@@ -55,9 +55,6 @@ impl FrontDoor {
         predecessor: Option<&Predecessor>,
     ) -> anyhow::Result<Option<Self>> {
         let front = &config.front;
-        if let Some(problem) = front.problem(config.listen) {
-            return Err(Usage(format!("--front: {problem}")).into());
-        }
         let (shown, source) = shown(&front.ports, predecessor.is_some()).await;
         if shown.is_empty() {
             return Ok(None);

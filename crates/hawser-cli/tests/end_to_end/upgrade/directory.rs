@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use hawser_skip::namespace::in_namespace;
 
 use super::super::by_name::stage::{Stage, echo};
+use super::super::directory::write_private;
 use super::upgrade;
 
 /// Hosts that have registered are found after that, and every question that comes meanwhile is
@@ -40,6 +41,37 @@ fn what_was_registered_is_found_by_the_new_process() {
         is_over.store(true, Ordering::Relaxed);
         let (answered, longest) = asking.join().unwrap();
         println!("{answered} answers, after {longest:?} at most");
+        bob.end();
+        alice.end();
+        directory.end();
+    });
+}
+
+/// A new process that can't read its users is none, and the old one's directory goes on.
+#[test]
+fn a_mistake_in_the_file_of_users_ends_no_directory() {
+    let test = "upgrade::directory::a_mistake_in_the_file_of_users_ends_no_directory";
+    in_namespace(test, || {
+        let stage = Stage::new();
+        stage.know_each_other();
+        let directory = stage.serve();
+        let bob = stage.up_bob(&["--offer", "7000"]);
+        let alice = stage.up_alice(&[]);
+        stage.until_registered(&alice, &bob);
+        let before = bindings(&stage);
+        let users = stage.place.path("users");
+        write_private(&users, "no line of this kind\n");
+        let refused = stage.place.run("directory", &["upgrade"]);
+        refused.expect(1, "the new process has ended (exit status: 1)");
+        let status = stage.place.status("directory").unwrap();
+        assert_eq!(status["process_id"], directory.process());
+        assert_eq!(bindings(&stage), before, "{}", directory.log());
+        let mut stream = stage.connect(&alice, "bob.example.org", 7000).unwrap();
+        echo(&mut stream, 10_000);
+        // Once it is right again, it works.
+        write_private(&users, "alice:a\nbob:b\n");
+        upgrade(&stage.place, "directory", &directory);
+        assert_eq!(bindings(&stage), before, "{}", directory.log());
         bob.end();
         alice.end();
         directory.end();
