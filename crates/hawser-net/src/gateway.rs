@@ -189,20 +189,20 @@ impl Gateway {
         admit::enter(&self.shared, stream, remote, origin);
     }
 
-    /// Whether a connection that has `said` this joins a session that is here.
-    pub fn has_session_of(&self, said: &Join) -> bool {
-        let session = JoinPrelude::decode(&said.0).map(|prelude| prelude.session);
+    /// Whether a connection that joins a session joins one that is here.
+    pub fn has_session_of(&self, join: &Join) -> bool {
+        let session = JoinPrelude::decode(&join.said).map(|prelude| prelude.session);
         session.is_some_and(|session| self.shared.lock_sessions().contains_key(&session))
     }
 
     /// Takes a connection that came to the process that has taken this one's place, and that joins
-    /// a session: that it has `said` so far.
+    /// a session.
     ///
     /// # Errors
     /// When it is no connection, or begins otherwise.
-    pub fn take_join(&self, connection: OwnedFd, said: &Join) -> io::Result<()> {
+    pub fn take_join(&self, connection: OwnedFd, join: &Join) -> io::Result<()> {
         let stream = takeover::connection(connection)?;
-        let prelude = JoinPrelude::decode(&said.0).ok_or(io::ErrorKind::InvalidData)?;
+        let prelude = JoinPrelude::decode(&join.said).ok_or(io::ErrorKind::InvalidData)?;
         admit::enter_join(&self.shared, stream, prelude)
     }
 

@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use crate::bind;
 pub(crate) use inherited::{has_on_link, on_links_at, take_on_link, take_tcp};
 pub use inherited::{let_go, take_listener};
-pub use message::{Datagrams, Join, Left, Message, Offer};
+pub use message::{Datagrams, Join, Left, Message, Offer, PortOf};
 pub use pipe::{Pipe, pair};
 pub use sockets::listening;
 
@@ -44,6 +44,7 @@ pub fn inherit(socket: OwnedFd) {
 pub struct ToPredecessor {
     pipe: Arc<Pipe>,
     is_gone: Arc<AtomicBool>,
+    port: PortOf,
 }
 
 impl ToPredecessor {
@@ -52,7 +53,14 @@ impl ToPredecessor {
         Self {
             pipe,
             is_gone: Arc::default(),
+            port: PortOf::default(),
         }
+    }
+
+    /// Likewise of what comes to this one's port.
+    #[must_use]
+    pub fn at(self, port: PortOf) -> Self {
+        Self { port, ..self }
     }
 
     /// The predecessor has ended: nothing is its any more.
@@ -71,7 +79,8 @@ impl ToPredecessor {
     /// # Errors
     /// That the predecessor is gone, or takes no more now.
     pub(crate) fn pass_join(&self, stream: TcpStream, prelude: &JoinPrelude) -> io::Result<()> {
-        self.pass(stream, &Message::Join(Join(prelude.encode())))
+        let (port, said) = (self.port, prelude.encode());
+        self.pass(stream, &Message::Join(Join { port, said }))
     }
 
     /// Likewise one that a gateway has begun for a session which is not known here, and that has

@@ -35,9 +35,24 @@ pub enum Message {
     Left(Left),
 }
 
-/// What a connection that joins a session has said.
+/// A connection that joins a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Join(pub(crate) [u8; JOIN_PRELUDE_LENGTH]);
+pub struct Join {
+    /// Whose port it came to.
+    pub port: PortOf,
+    /// What it has said.
+    pub(crate) said: [u8; JOIN_PRELUDE_LENGTH],
+}
+
+/// Whose a port is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortOf {
+    /// That of hosts that are known.
+    #[default]
+    Clients,
+    /// That of anybody.
+    Strangers,
+}
 
 /// What a connection has said that a gateway has begun for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +116,12 @@ impl Message {
             Self::Yield => out.put_u8(YIELD),
             Self::Yielded => out.put_u8(YIELDED),
             Self::Ready => out.put_u8(READY),
-            Self::Join(Join(prelude)) => {
-                out.put_u8(JOIN);
-                out.put_slice(prelude);
+            Self::Join(Join { port, said }) => {
+                out.put_u8(match port {
+                    PortOf::Clients => JOIN,
+                    PortOf::Strangers => JOIN_OF_STRANGER,
+                });
+                out.put_slice(said);
             }
             Self::Offer(Offer(offer)) => {
                 out.put_u8(OFFER);
@@ -141,10 +159,14 @@ impl Message {
             YIELD => Self::Yield,
             YIELDED => Self::Yielded,
             READY => Self::Ready,
-            JOIN => {
-                let prelude = *rest.first_chunk()?;
+            JOIN | JOIN_OF_STRANGER => {
+                let said = *rest.first_chunk()?;
                 rest.advance(JOIN_PRELUDE_LENGTH);
-                Self::Join(Join(prelude))
+                let port = match *kind {
+                    JOIN => PortOf::Clients,
+                    _ => PortOf::Strangers,
+                };
+                Self::Join(Join { port, said })
             }
             OFFER => {
                 let offer = *rest.first_chunk()?;
@@ -227,3 +249,4 @@ const DATAGRAMS: u8 = 8;
 const LEFT: u8 = 9;
 const OFFER: u8 = 10;
 const DOOR: u8 = 11;
+const JOIN_OF_STRANGER: u8 = 12;

@@ -32,7 +32,8 @@ fn all() -> Vec<Message> {
         Message::Yield,
         Message::Yielded,
         Message::Ready,
-        Message::Join(Join([9; hawser_wire::JOIN_PRELUDE_LENGTH])),
+        join(PortOf::Clients),
+        join(PortOf::Strangers),
         Message::Offer(Offer([8; hawser_wire::JOIN_OFFER_LENGTH])),
         Message::Left(Left {
             open: 7,
@@ -41,6 +42,11 @@ fn all() -> Vec<Message> {
     ];
     all.extend(Message::carrying(local(), datagrams(&[0, 1, 1500])));
     all
+}
+
+fn join(port: PortOf) -> Message {
+    let said = [9; hawser_wire::JOIN_PRELUDE_LENGTH];
+    Message::Join(Join { port, said })
 }
 
 #[test]

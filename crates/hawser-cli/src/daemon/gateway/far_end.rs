@@ -13,6 +13,7 @@ use hawser_front::packets::PacketCounters;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::links::{Link, LinkMonitor};
 use hawser_net::store::StateDir;
+use hawser_net::takeover::PortOf;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::packet::PacketPolicy;
 use hawser_session::recorder::Recorder;
@@ -208,10 +209,14 @@ async fn take_passed(successor: &Successor, gateway: &Gateway, strangers: Option
     loop {
         match successor.next().await {
             Passed::Datagrams(datagrams) => gateway.take_datagrams(datagrams),
-            Passed::Join(connection, said) => {
-                let of_strangers = strangers.filter(|it| it.has_session_of(&said));
-                let door = of_strangers.unwrap_or(gateway);
-                if let Err(error) = door.take_join(connection, &said) {
+            Passed::Join(connection, join) => {
+                let door = match join.port {
+                    PortOf::Clients => Some(gateway),
+                    // Anybody can send those of no session.
+                    PortOf::Strangers => strangers.filter(|it| it.has_session_of(&join)),
+                };
+                let taken = door.map(|door| door.take_join(connection, &join));
+                if let Some(Err(error)) = taken {
                     tracing::debug!(%error, "a connection that was passed on is of no use");
                 }
             }

@@ -18,6 +18,7 @@ use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, OwnAddresses};
 use hawser_net::store::StateDir;
+use hawser_net::takeover::PortOf;
 use hawser_types::ByteCount;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::watch;
@@ -76,7 +77,7 @@ impl FrontDoor {
             session: session.for_session(MAX_STREAMS),
             limits: limits.accept,
             congestion: session.congestion.name(),
-            predecessor: predecessor.map(Predecessor::to),
+            predecessor: predecessor.map(|it| it.to().at(PortOf::Strangers)),
         };
         let gateway = Gateway::start(gateway, vec![listener], Arc::new(Everybody))?;
         let gateway = Arc::new(gateway.following(links.clone()));

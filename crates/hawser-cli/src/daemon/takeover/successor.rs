@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use hawser_net::takeover::{Datagrams, Join, Left, Message, Offer, Pipe, listening, pair};
+use hawser_net::takeover::{Datagrams, Join, Left, Message, Offer, Pipe, PortOf, listening, pair};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
@@ -204,7 +204,14 @@ impl Successor {
     fn keep(&self, passed: Passed) {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         // As in any queue, what is too much is lost.
-        if early.len() < MAX_EARLY {
+        let most = match passed.is_strangers() {
+            true => MAX_EARLY_OF_STRANGERS,
+            false => MAX_EARLY,
+        };
+        let alike = early
+            .iter()
+            .filter(|it| it.is_strangers() == passed.is_strangers());
+        if alike.count() < most {
             early.push_back(passed);
         }
     }
@@ -322,6 +329,11 @@ impl Passed {
             _ => None,
         }
     }
+
+    /// Whether it came to a port that is open to everybody.
+    fn is_strangers(&self) -> bool {
+        matches!(self, Self::Join(_, join) if join.port == PortOf::Strangers)
+    }
 }
 
 /// Whether a child has not ended. It stays for whoever waits for it.
@@ -357,8 +369,10 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Looks that have to find nothing open, one after the other: a handshake takes up to 3 s.
 const LOOKS: u32 = 12;
-/// Connections and messages with datagrams that are kept before the new process serves.
+/// Connections and messages with datagrams that are kept before the new process serves, of clients.
 const MAX_EARLY: usize = 256;
+/// Connections of strangers that are kept beside.
+const MAX_EARLY_OF_STRANGERS: usize = 64;
 
 #[cfg(test)]
 mod tests {
