@@ -117,7 +117,7 @@ impl ForeignSource {
         let at = at.map_err(|error| ForeignSourceError::Trial(error.to_string()))?;
         let ports: Vec<u16> = self.lock().iter().copied().chain([at.port()]).collect();
         let tried = match add(loopback, &ports).await {
-            Ok(()) => try_out(&trial, at).await,
+            Ok(_) => try_out(&trial, at).await,
             Err(error) => Err(error),
         };
         if !self.has(at.port()) {
@@ -139,12 +139,17 @@ impl ForeignSource {
             let problem = format!("there are rules for {MAX_PORTS} ports");
             return Err(ForeignSourceError::Routes(problem));
         }
+        let mut added = Vec::new();
         for loopback in &self.works {
-            if let Err(error) = add(*loopback, &[port]).await {
-                for loopback in &self.works {
-                    remove(*loopback, |it| it == port).await;
+            match add(*loopback, &[port]).await {
+                Ok(of_these) => added.extend(of_these.first().map(|_| *loopback)),
+                Err(error) => {
+                    // What was there before may be another process's.
+                    for loopback in added {
+                        remove(loopback, |it| it == port).await;
+                    }
+                    return Err(error);
                 }
-                return Err(error);
             }
         }
         self.lock().insert(port);
@@ -234,7 +239,8 @@ async fn try_out(listener: &TcpListener, at: SocketAddr) -> Result<(), ForeignSo
     }
 }
 
-async fn add(loopback: IpAddr, ports: &[u16]) -> Result<(), ForeignSourceError> {
+/// Adds the rules for these ports that are not there. Returns the ports of those.
+async fn add(loopback: IpAddr, ports: &[u16]) -> Result<Vec<u16>, ForeignSourceError> {
     let added = ask_kernel(|handle| async move {
         let added = add_all(&handle, loopback, ports).await;
         Ok(added.map_err(|error| error.to_string()))
@@ -243,7 +249,12 @@ async fn add(loopback: IpAddr, ports: &[u16]) -> Result<(), ForeignSourceError> 
     added.and_then(|it| it).map_err(ForeignSourceError::Routes)
 }
 
-async fn add_all(handle: &Handle, loopback: IpAddr, ports: &[u16]) -> Result<(), rtnetlink::Error> {
+async fn add_all(
+    handle: &Handle,
+    loopback: IpAddr,
+    ports: &[u16],
+) -> Result<Vec<u16>, rtnetlink::Error> {
+    let mut newly = Vec::new();
     let mut found = handle.link().get().match_name(DEVICE.to_owned()).execute();
     let index = found.try_next().await?.map_or(0, |link| link.header.index);
     let route = local_route(index, loopback, TABLE);
@@ -268,11 +279,12 @@ async fn add_all(handle: &Handle, loopback: IpAddr, ports: &[u16]) -> Result<(),
         };
         match added {
             // A killed daemon has left it, or it is the predecessor's.
-            Err(error) if !is_there(&error) => return Err(error),
-            _ => {}
+            Err(error) if is_there(&error) => {}
+            Err(error) => return Err(error),
+            Ok(()) => newly.push(*port),
         }
     }
-    Ok(())
+    Ok(newly)
 }
 
 /// Removes the rules of the family of `loopback` for ports that are `meant`. The route stays: no

@@ -131,7 +131,9 @@ struct OfOneProcess<'a> {
 impl OfOneProcess<'_> {
     /// Gives it up, until [`Self::resume`].
     async fn suspend(self) {
-        self.front.into_iter().for_each(FrontDoor::suspend);
+        if let Some(front) = self.front {
+            front.suspend().await;
+        }
         if let Some(directory) = self.directory {
             directory.suspend().await;
         }

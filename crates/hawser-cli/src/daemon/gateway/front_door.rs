@@ -123,8 +123,8 @@ impl FrontDoor {
     }
 
     /// Gives up what only one process can have, until [`Self::resume`]. All else goes on.
-    pub(crate) fn suspend(&self) {
-        self.handshakes.stop();
+    pub(crate) async fn suspend(&self) {
+        self.handshakes.stop().await;
     }
 
     /// Takes it again.

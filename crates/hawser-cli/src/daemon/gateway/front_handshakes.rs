@@ -55,8 +55,11 @@ impl FrontHandshakes {
 
     /// Handshakes tell nothing any more, so that another process can have them tell. Connections
     /// that wanted a bond before are still taken.
-    pub(super) fn stop(&self) {
-        lock(&self.answering).take();
+    pub(super) async fn stop(&self) {
+        let answering = lock(&self.answering).take();
+        if let Some(answering) = answering {
+            answering.end().await;
+        }
     }
 
     /// Has them tell again.

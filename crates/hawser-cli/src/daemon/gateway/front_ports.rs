@@ -38,13 +38,16 @@ impl FrontPorts {
         }
     }
 
-    /// Begins to accept at these listeners, too.
+    /// Accepts at these listeners from now on, and no more at those of before.
     pub(super) fn accept_at(&self, listeners: Vec<std::net::TcpListener>) -> io::Result<()> {
-        for listener in listeners {
-            let listener = TcpListener::from_std(listener)?;
-            let accepting = tokio::spawn(accept(listener, Arc::downgrade(&self.leading)));
-            self.accepting().push(accepting.abort_handle());
-        }
+        let listeners = listeners.into_iter().map(TcpListener::from_std);
+        let listeners: Vec<TcpListener> = listeners.collect::<io::Result<_>>()?;
+        let accepting = listeners.into_iter().map(|listener| {
+            let accepting = accept(listener, Arc::downgrade(&self.leading));
+            tokio::spawn(accepting).abort_handle()
+        });
+        let before = std::mem::replace(&mut *self.accepting(), accepting.collect());
+        before.iter().for_each(AbortHandle::abort);
         Ok(())
     }
 

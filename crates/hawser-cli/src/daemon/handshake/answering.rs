@@ -9,14 +9,14 @@ use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, OwnAddresses};
 use hawser_wire::KeyHint;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use super::diverting::{self, Interfaces};
 
 /// Has the listeners of fronted ports answer the option of SYNs, for as long as this lives.
 pub(crate) struct Answering {
     discovery: Arc<Mutex<Discovery>>,
-    following: AbortHandle,
+    following: JoinHandle<()>,
 }
 
 /// Counts what is answered, while that is done.
@@ -64,9 +64,16 @@ impl Answering {
         let following = tokio::spawn(answers.follow(links));
         let answering = Self {
             discovery,
-            following: following.abort_handle(),
+            following,
         };
         Ok((answering, listeners))
+    }
+
+    /// Nothing is answered any more once this returns.
+    pub(crate) async fn end(mut self) {
+        // The task has the programs, too.
+        self.following.abort();
+        let _ = (&mut self.following).await;
     }
 
     /// The counters.
