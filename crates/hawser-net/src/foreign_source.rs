@@ -84,8 +84,11 @@ impl ForeignSource {
             works: Vec::new(),
         };
         let mut failed = Vec::new();
-        for loopback in LOOPBACK {
-            match begun.begin_family(loopback).await {
+        let [v4, v6] = LOOPBACK;
+        // Where a firewall drops the trial, each takes its time.
+        let (with_v4, with_v6) = tokio::join!(begun.begin_family(v4), begun.begin_family(v6));
+        for (loopback, tried) in [(v4, with_v4), (v6, with_v6)] {
+            match tried {
                 Ok(()) => begun.works.push(loopback),
                 Err(error) => {
                     if !is_succeeding {

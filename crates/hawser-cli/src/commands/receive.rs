@@ -19,6 +19,7 @@ use crate::args::ReceiveArgs;
 use crate::commands::board::{Board, amount};
 use crate::daemon::Daemon;
 use crate::daemon::gateway::far_end::FarEnd;
+use crate::daemon::gateway::front_door::Services;
 use crate::setup::{Setup, substate};
 
 /// Takes files until it is asked to end.
@@ -57,6 +58,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         packets: None,
         meeting: None,
         directory: None,
+        services: Services::default(),
     };
     let board = Board::new();
     let daemon = Daemon::start(&state, Role::Receiver)?;

@@ -20,6 +20,7 @@ use crate::args::ServeArgs;
 use crate::daemon::Daemon;
 use crate::daemon::gateway::directory::PlannedDirectory;
 use crate::daemon::gateway::far_end::FarEnd;
+use crate::daemon::gateway::front_door::Services;
 use crate::daemon::gateway::measure;
 use crate::daemon::gateway::own::GatewayAddresses;
 use crate::daemon::gateway::packets::Packets;
@@ -42,6 +43,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     // A mistake in a file is found while a process of before still serves.
     let directory = PlannedDirectory::read(directory)?;
     let policy = policy(&config).await?;
+    let services = Services::prepare(&config.front.ports, daemon.predecessor().is_some()).await;
     daemon.take_over().await?;
     let packets = Packets::start(&config, &setup.state, policy.clone()).await;
     // Streams go on without them.
@@ -63,6 +65,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         packets,
         meeting: meeting.clone(),
         directory,
+        services,
     };
     let reasons = Arc::new(ReasonsTold::default());
     far_end

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::daemon::counters::flat;
 use crate::daemon::gateway::directory::{OwnDirectory, PlannedDirectory};
 use crate::daemon::gateway::door::{Door, InviteWish, watch_peers};
-use crate::daemon::gateway::front_door::{FrontDoor, ShownFront};
+use crate::daemon::gateway::front_door::{FrontDoor, Services, ShownFront};
 use crate::daemon::gateway::packets::Packets;
 use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
 use crate::daemon::subject::{Subject, View};
@@ -51,6 +51,8 @@ pub(crate) struct FarEnd<'a> {
     pub(crate) meeting: Option<Arc<MeetingPlace>>,
     /// The directory to serve beside.
     pub(crate) directory: Option<PlannedDirectory>,
+    /// What hosts reach that have not enrolled.
+    pub(crate) services: Services,
 }
 
 impl FarEnd<'_> {
@@ -72,10 +74,7 @@ impl FarEnd<'_> {
             Some(plan) => Some(Arc::new(OwnDirectory::start(plan, self.state).await?)),
             None => None,
         };
-        let front = match self.role {
-            Role::Gateway => FrontDoor::open(of, &links, daemon.predecessor()).await?,
-            _ => None,
-        };
+        let front = FrontDoor::open(of, self.services, &links, daemon.predecessor()).await?;
         door.announce(self.invite_file, self.command)?;
         // The invite is written before the address appears, so that readers of the address find it.
         daemon.set_listen(door.listen).await?;

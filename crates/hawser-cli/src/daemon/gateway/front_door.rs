@@ -47,16 +47,68 @@ pub(crate) struct ShownFront {
     pub(crate) answers: ShownAnswers,
 }
 
+/// Services of this machine that hosts may reach which have not enrolled.
+#[derive(Default)]
+pub(crate) struct Services {
+    /// How each is shown clients' addresses.
+    shown: BTreeMap<u16, Shown>,
+    source: Option<Arc<ForeignSource>>,
+}
+
+impl Services {
+    /// Sets up what it takes to show the services at these ports clients' addresses. One that can't
+    /// be shown them is left out, and the log says why. It disturbs no predecessor, which this one
+    /// may have.
+    pub(crate) async fn prepare(ports: &[FrontPort], is_succeeding: bool) -> Self {
+        let as_source = ports.iter().filter(|it| it.proxy_protocol.is_none());
+        let as_source: BTreeSet<u16> = as_source.map(|it| it.port).collect();
+        let begin = async {
+            match is_succeeding {
+                true => ForeignSource::succeed(as_source.clone()).await,
+                false => ForeignSource::begin(as_source.clone()).await,
+            }
+        };
+        let source = match as_source.is_empty() {
+            true => None,
+            false => match begin.await {
+                Ok(source) => Some(Arc::new(source)),
+                Err(error) => {
+                    for port in &as_source {
+                        tracing::warn!(
+                            %port,
+                            %error,
+                            "not fronted: its service would take strangers for this machine. Where \
+                             it takes the PROXY protocol, name that port: {port}:proxy=PORT"
+                        );
+                    }
+                    None
+                }
+            },
+        };
+        let shown = ports.iter().filter_map(|port| {
+            let shown = match (port.proxy_protocol, &source) {
+                (Some(at), _) => Shown::ByProxyProtocol(at),
+                (None, Some(source)) => Shown::AsSource(Arc::clone(source)),
+                (None, None) => return None,
+            };
+            Some((port.port, shown))
+        });
+        Self {
+            shown: shown.collect(),
+            source,
+        }
+    }
+}
+
 impl FrontDoor {
-    /// Opens the port, or takes the predecessor's, unless no service can be had by it: a service
-    /// that can't be shown clients' addresses is left out, and the log says why.
+    /// Opens the port, or takes the predecessor's, unless it leads to no service.
     pub(crate) async fn open(
         (setup, state, config): (&Setup, &StateDir, &ServeConfig),
+        Services { shown, source }: Services,
         links: &watch::Receiver<Arc<Vec<Link>>>,
         predecessor: Option<&Predecessor>,
     ) -> anyhow::Result<Option<Self>> {
         let front = &config.front;
-        let (shown, source) = shown(&front.ports, predecessor.is_some()).await;
         if shown.is_empty() {
             return Ok(None);
         }
@@ -142,47 +194,6 @@ impl FrontDoor {
             source.end().await;
         }
     }
-}
-
-/// How each service is shown clients' addresses; those that can't be are left out.
-async fn shown(
-    ports: &[FrontPort],
-    is_succeeding: bool,
-) -> (BTreeMap<u16, Shown>, Option<Arc<ForeignSource>>) {
-    let as_source = ports.iter().filter(|it| it.proxy_protocol.is_none());
-    let as_source: BTreeSet<u16> = as_source.map(|it| it.port).collect();
-    let begin = async {
-        match is_succeeding {
-            true => ForeignSource::succeed(as_source.clone()).await,
-            false => ForeignSource::begin(as_source.clone()).await,
-        }
-    };
-    let source = match as_source.is_empty() {
-        true => None,
-        false => match begin.await {
-            Ok(source) => Some(Arc::new(source)),
-            Err(error) => {
-                for port in ports.iter().filter(|it| it.proxy_protocol.is_none()) {
-                    tracing::warn!(
-                        %port,
-                        %error,
-                        "not fronted: its service would take strangers for this machine. Where it \
-                         takes the PROXY protocol, name that port: {port}:proxy=PORT"
-                    );
-                }
-                None
-            }
-        },
-    };
-    let shown = ports.iter().filter_map(|port| {
-        let shown = match (port.proxy_protocol, &source) {
-            (Some(at), _) => Shown::ByProxyProtocol(at),
-            (None, Some(source)) => Shown::AsSource(Arc::clone(source)),
-            (None, None) => return None,
-        };
-        Some((port.port, shown))
-    });
-    (shown.collect(), source)
 }
 
 /// Why nobody listens there, and what it takes.
