@@ -474,12 +474,13 @@ impl Serving<'_> {
     /// Has the process give way whose place this one takes, if there is one.
     async fn take_over(&self, daemon: &Daemon, machine: &Machine) -> anyhow::Result<()> {
         if daemon.predecessor().is_some() {
-            if let Some(gateway) = self.gateway {
-                // Connections find a session then; where the gateway is away, they do as well as
-                // there.
-                let _ = gateway.client.admitted(GATEWAY_PATIENCE).await;
+            // Connections find a session then; where the gateway is away, they do as well as there,
+            // and what hosts send leads nowhere, so that there is nothing to hold it for.
+            if let Some(gateway) = self.gateway
+                && gateway.client.admitted(GATEWAY_PATIENCE).await.is_ok()
+            {
+                machine.hold().await;
             }
-            machine.hold().await;
         }
         daemon.take_over().await
     }

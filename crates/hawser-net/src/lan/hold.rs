@@ -39,7 +39,8 @@ impl LanHold {
 }
 
 /// After the chain that takes (-90), whose mark is on what it leads somewhere. `near`: where
-/// packets go as without Hawser in any case.
+/// packets go as without Hawser in any case. Nobody may answer questions for names for a moment;
+/// who is not refused asks again.
 fn script(interfaces: &[String], near: &[IpNet]) -> String {
     let (lans, taken) = (set_of(interfaces), rules::TAKEN);
     let mut pass = String::new();
@@ -53,6 +54,7 @@ fn script(interfaces: &[String], near: &[IpNet]) -> String {
         "table inet {TABLE} {{ flags owner; \
          chain holding {{ type filter hook prerouting priority -80; policy accept; \
          iifname != {lans} accept; meta mark & {taken:#x} != 0 accept; \
+         fib daddr type local udp dport 53 drop; \
          fib daddr type {{ local, broadcast, anycast, multicast }} accept; {pass}drop; }}; }}\n"
     )
 }
@@ -72,6 +74,10 @@ mod tests {
         let script = script(&["lan".to_owned()], &near);
         let passes = "ip daddr 192.168.77.0/24 accept; ip6 daddr fd77::/64 accept; drop;";
         assert!(script.contains(passes), "{script}");
+        assert!(
+            script.find("udp dport 53 drop") < script.find("type { local"),
+            "{script}"
+        );
         assert!(
             script.contains("iifname != { \"lan\" } accept;"),
             "{script}"

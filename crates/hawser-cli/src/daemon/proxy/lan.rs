@@ -163,8 +163,8 @@ impl LanCapture {
         let routing = LanRouting::begin(plan, guard).await;
         let routing = routing.with_context(|| self.lans.flags())?;
         let is_succeeding = self.held().is_some();
-        self.let_go().await;
         let names = self.answer(names, is_succeeding).await;
+        self.let_go().await;
         // Only now: whoever hears of it may ask at once.
         tracing::info!(interfaces = ?self.lans.interfaces, device, "hosts are routed");
         let (end, ended) = oneshot::channel();
