@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::connections::two_links;
@@ -231,8 +232,49 @@ fn an_input_is_not_resumed_and_its_sender_says_so() {
         assert_eq!(sender.wait(), Some(1));
         let said = "standard input cannot be resumed";
         assert!(sender.log().contains(said), "{}", sender.log());
-        assert!(!place.path("in/dumps/today").exists());
+        let left = fs::read_dir(place.path("in/dumps")).unwrap().count();
+        assert_eq!(left, 0, "nothing of it is kept");
     });
+}
+
+#[test]
+fn an_input_that_is_turned_away_unread_waits_for_its_turn() {
+    let place = Place::new();
+    let receiver = receive(&place);
+    let to = place.invite();
+    let send = |log: &str| {
+        let (reader, writer) = pipe().unwrap();
+        let mut command = place.hawser("sender", &["send", "-", "--name", "dump", "--to", &to]);
+        command.stdin(reader);
+        (place.launch_command(log, command), writer)
+    };
+    let (mut first, mut input) = send("first");
+    input.write_all(&page(1_000_000)).unwrap();
+    let arrives = || received(&place) > 900_000;
+    until("bytes arrive", arrives, || first.log() + &receiver.log());
+    let (mut second, mut whole) = send("second");
+    whole.write_all(b"the second").unwrap();
+    drop(whole);
+    let waits = || second.log().contains("will try again");
+    until("the second waits", waits, || second.log());
+    // The first is given up: nothing of it stays, and its name is free.
+    first.signal(Signal::TERM);
+    assert_eq!(first.wait(), Some(1), "{}", first.log());
+    assert_eq!(second.wait(), Some(0), "{}", second.log());
+    assert_eq!(fs::read(place.path("in/dump")).unwrap(), b"the second");
+}
+
+#[test]
+fn a_receiver_keeps_its_own_state_from_senders() {
+    let place = Place::new();
+    let around = place.path("").to_str().unwrap().to_owned();
+    place
+        .run("receiver", &["receive", &around])
+        .expect(1, "Hawser keeps its own state in");
+    let within = place.path("receiver/receive").to_str().unwrap().to_owned();
+    place
+        .run("receiver", &["receive", &within])
+        .expect(1, "Hawser keeps its own state in");
 }
 
 #[test]
