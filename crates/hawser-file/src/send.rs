@@ -93,9 +93,9 @@ where
 
 /// Sends what a program writes, to its end, as a file.
 ///
-/// Calls `open` once the receiver wants the input, and reads it in a thread of its own. Returns when
-/// the receiver has confirmed the checksum. What was cut cannot be resumed, since the input cannot
-/// be read again; an attempt that failed before `open` was called can be repeated.
+/// Calls `open` once the receiver wants the input, and reads it in a thread of its own. Returns
+/// when the receiver has confirmed the checksum. What was cut cannot be resumed, since the input
+/// cannot be read again; an attempt that failed before `open` was called can be repeated.
 pub async fn send_input<S, R>(
     stream: S,
     open: impl FnOnce() -> R,

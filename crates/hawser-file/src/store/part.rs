@@ -170,8 +170,8 @@ impl Part {
         Ok(())
     }
 
-    /// Takes the room of the bytes from `from` to `end`, for a file whose size is not known, so that
-    /// all that are being received see it taken.
+    /// Takes the room of the bytes from `from` to `end`, for a file whose size is not known, so
+    /// that all that are being received see it taken.
     pub(crate) fn take_room(&self, from: u64, end: u64) -> Result<(), StoreError> {
         let needed = end.saturating_sub(from);
         self.directory.check_room(needed)?;
