@@ -65,13 +65,12 @@ case $1 in second | both)
     ;;
 esac
 END
-# Its own processes and mounts: none of them outlives this.
-unshare --mount --pid --fork --kill-child sh -ec '
+# Mounts of its own. Not processes: programs in the kernel know these by their first numbers.
+unshare --mount sh -ec '
     root=$1
     mount --make-rprivate /
     mount --bind "$root" "$root"
-    for tree in dev sys; do mount --rbind "/$tree" "$root/$tree"; done
-    mount -t proc proc "$root/proc"
+    for tree in dev sys proc; do mount --rbind "/$tree" "$root/$tree"; done
     mount -t tmpfs tmpfs "$root/run"
     mkdir "$root/before"
     cd "$root"

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Context as _;
 use hawser_control::{History, Role};
-use hawser_net::program_pages;
+use hawser_net::start_up_memory;
 use hawser_net::store::StateDir;
 use hawser_net::thread_memory;
 use hawser_net::ticks::Ticks;
@@ -119,7 +119,7 @@ impl Daemon {
             tokio::spawn(keep_record(Arc::clone(&state))),
             tokio::spawn(events::watch(Arc::clone(&state))),
             tokio::spawn(thread_memory::trim_regularly()),
-            tokio::spawn(program_pages::release_after_start()),
+            tokio::spawn(start_up_memory::release_after_start()),
         ];
         let daemon = Self {
             state,

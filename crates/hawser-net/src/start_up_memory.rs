@@ -1,4 +1,4 @@
-//! Pages of the program's own file that only its start needed.
+//! Memory that only the program's start needed: pages of its own file, and what was freed since.
 
 use std::io;
 use std::ops::Range;
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// Takes these out of the process's memory once it has started. A page that is needed again is
-/// mapped again, and read from the disk only if the kernel has dropped it since.
+/// Gives it back once the program has started. A page of the file that is needed again is mapped
+/// again, and read from the disk only if the kernel has dropped it since.
 pub async fn release_after_start() {
     tokio::time::sleep(STARTED_AFTER).await;
+    sys::trim_heap();
     if let Err(error) = release() {
         tracing::debug!(%error, "pages of the program stay in memory");
     }
