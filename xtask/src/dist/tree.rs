@@ -55,12 +55,11 @@ impl Tree {
         tree.write("share/doc/hawser/THIRD-PARTY-LICENCES", &licences)?;
         let changes = tree.folder.join("share/doc/hawser/changelog");
         fs::copy(root.join("CHANGELOG.md"), &changes)?;
-        let long = [
-            "share/doc/hawser/THIRD-PARTY-LICENCES",
-            "share/doc/hawser/changelog",
-        ];
-        let long = long.map(|name| tree.folder.join(name));
-        tree.compress(&pages, &long)?;
+        let mut texts = files(&pages, 0)?;
+        for folder in ["share/doc/hawser", "share/doc/hawser/guide"] {
+            texts.extend(files(&tree.folder.join(folder), LONG)?);
+        }
+        run(Command::new("gzip").arg("-9n").args(texts))?;
         release.stamp(&tree.folder)?;
         Ok(tree)
     }
@@ -92,15 +91,19 @@ impl Tree {
         fs::write(&to, content).with_context(|| to.display().to_string())?;
         Ok(fs::set_permissions(&to, fs::Permissions::from_mode(mode))?)
     }
+}
 
-    /// Compresses the files of a folder, and these.
-    fn compress(&self, folder: &Path, more: &[PathBuf]) -> Result<()> {
-        let mut files = more.to_vec();
-        for file in fs::read_dir(folder)? {
-            files.push(file?.path());
+/// The files in a folder, but not below it, that are longer than this many bytes.
+fn files(folder: &Path, bytes: u64) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for file in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let file = file?;
+        let metadata = file.metadata()?;
+        if metadata.is_file() && metadata.len() > bytes {
+            found.push(file.path());
         }
-        run(Command::new("gzip").arg("-9n").args(files))
     }
+    Ok(found)
 }
 
 /// The configuration that an installation begins with: each key with its default, behind `#:`, so
@@ -127,7 +130,7 @@ const HEAD: &str = "\
 
 ";
 
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 17] = [
     (
         "contrib/systemd/hawser-up.service",
         "lib/systemd/system/hawser-up.service",
@@ -164,10 +167,6 @@ const FILES: [(&str, &str); 18] = [
         "contrib/grafana/hawser.json",
         "share/doc/hawser/examples/grafana.json",
     ),
-    (
-        "docs/hawser.example.toml",
-        "share/doc/hawser/examples/hawser.example.toml",
-    ),
     ("README.md", "share/doc/hawser/README.md"),
     ("docs/errors.md", "share/doc/hawser/errors.md"),
     ("docs/operations.md", "share/doc/hawser/operations.md"),
@@ -186,6 +185,9 @@ const FILES: [(&str, &str); 18] = [
     ("docs/metrics.md", "share/doc/hawser/metrics.md"),
     ("docs/control-api.md", "share/doc/hawser/control-api.md"),
 ];
+
+/// Longer documents are compressed, as Debian's policy asks (§12.3).
+const LONG: u64 = 4096;
 
 /// Shells, and where distributions keep what completes commands in them.
 const COMPLETIONS: [(&str, &str); 3] = [
