@@ -9,10 +9,12 @@ use crate::sys;
 /// Gives it back once the program has started. A page of the file that is needed again is mapped
 /// again, and read from the disk only if the kernel has dropped it since.
 pub async fn release_after_start() {
-    tokio::time::sleep(STARTED_AFTER).await;
-    sys::trim_heap();
-    if let Err(error) = release() {
-        tracing::debug!(%error, "pages of the program stay in memory");
+    for pause in PAUSES {
+        tokio::time::sleep(pause).await;
+        sys::trim_heap();
+        if let Err(error) = release() {
+            tracing::debug!(%error, "pages of the program stay in memory");
+        }
     }
 }
 
@@ -51,8 +53,9 @@ fn heading(line: &str) -> Option<Range<usize>> {
     (range.start < range.end).then_some(range)
 }
 
-/// Links have joined by then, and the first connections are open.
-const STARTED_AFTER: Duration = Duration::from_secs(10);
+/// First, links have joined and the first connections are open; then, what is seldom done, such as
+/// the capture's loading or what `auto` measures, is done as well.
+const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(40)];
 
 #[cfg(test)]
 mod tests {

@@ -115,7 +115,7 @@ fn view(session: &SessionSnapshot) -> Option<SessionView> {
 /// As often as the links' counters are read.
 const EVERY: Duration = Duration::from_millis(500);
 /// The same while nothing moves.
-const IDLE_EVERY: Duration = Duration::from_secs(1);
+const IDLE_EVERY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

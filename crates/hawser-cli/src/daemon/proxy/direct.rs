@@ -316,5 +316,5 @@ fn lock(ledger: &SharedLedger) -> MutexGuard<'_, UsageDatabase> {
 }
 
 const COUNT_EVERY: Duration = Duration::from_millis(500);
-const COUNT_IDLE_EVERY: Duration = Duration::from_secs(1);
+const COUNT_IDLE_EVERY: Duration = Duration::from_secs(2);
 const WRITE_EVERY: Duration = Duration::from_secs(3);

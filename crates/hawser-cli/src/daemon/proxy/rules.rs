@@ -442,7 +442,7 @@ pub(crate) fn today() -> Date {
 /// The ledger's file in the state directory.
 const LEDGER: &str = "ledger.db";
 const COUNT_EVERY: Duration = Duration::from_millis(500);
-const COUNT_IDLE_EVERY: Duration = Duration::from_secs(1);
+const COUNT_IDLE_EVERY: Duration = Duration::from_secs(2);
 /// Less than this between two counts is what an idle session needs.
 const QUIET: ByteCount = ByteCount::from_kib(4);
 /// Every so many counts are written down.
