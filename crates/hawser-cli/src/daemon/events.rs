@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::change_log::Picture;
 use super::clock::{milliseconds, since_1970};
+use super::proxy::rules::QUIET;
 use super::shown::Most;
 use super::state::State;
 
@@ -114,7 +115,7 @@ fn is_busy(before: Option<&StatusSnapshot>, now: &StatusSnapshot) -> bool {
     };
     let links = now.connections.iter().flat_map(|it| &it.links);
     let active: u64 = links.map(|it| it.active).sum();
-    active > 0 || before.is_none_or(|before| moved(now) - moved(before) > LITTLE)
+    active > 0 || before.is_none_or(|before| moved(now) - moved(before) >= QUIET)
 }
 
 /// Says in the log what cuts the daemon off. While no session is there, the client says more.
@@ -143,8 +144,6 @@ fn write_down(change: &Change) {
 /// People take what comes sooner for immediate.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_IDLE_EVERY: Duration = Duration::from_secs(1);
-/// What a session needs for itself between two looks.
-const LITTLE: ByteCount = ByteCount::from_kib(4);
 const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
 /// Rest for each unit of time spent looking: two per cent of a core.
 const REST: u32 = 50;

@@ -443,8 +443,8 @@ pub(crate) fn today() -> Date {
 const LEDGER: &str = "ledger.db";
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 const COUNT_IDLE_EVERY: Duration = Duration::from_secs(2);
-/// Less than this between two counts is what an idle session needs.
-const QUIET: ByteCount = ByteCount::from_kib(4);
+/// Less than this between two looks is what an idle session needs for itself.
+pub(crate) const QUIET: ByteCount = ByteCount::from_kib(4);
 /// Every so many counts are written down.
 const WRITE_EVERY: u64 = 6;
 const LITTLE_EVERY: Duration = Duration::from_secs(60);
