@@ -4,6 +4,7 @@
 mod activity;
 mod bottleneck;
 mod capacity;
+pub mod crawling;
 mod delay;
 mod delivery;
 mod estimator;
@@ -14,6 +15,7 @@ mod latency;
 mod link_loss;
 mod loss;
 mod one_way;
+mod progress;
 mod silence;
 mod window;
 
@@ -30,4 +32,5 @@ pub use latency::LinkLatency;
 pub use link_loss::{LinkLoss, Segments};
 pub use loss::Loss;
 pub use one_way::{OneWayDelay, Trend};
+pub use progress::Progress;
 pub use silence::{Expectation, Silence};

@@ -142,12 +142,11 @@ impl Times {
             |one: &Served| Some((one.ended?.saturating_sub(one.arrival.at)).as_secs_f64() * 1e3);
         let mut times: Vec<f64> = served.filter_map(took).collect();
         times.sort_by(f64::total_cmp);
-        let rank = (times.len() * 95).div_ceil(100);
         Self {
             count: times.len(),
             // An empty sum is negative zero.
             mean: times.iter().sum::<f64>().abs() / times.len().max(1) as f64,
-            p95: times.get(rank.wrapping_sub(1)).copied().unwrap_or_default(),
+            p95: percentile(&times, 95).unwrap_or_default(),
         }
     }
 }
@@ -167,6 +166,13 @@ impl Mean {
             }),
         }
     }
+}
+
+/// Returns the value below which `share` hundredths of sorted values lie, by nearest rank; none
+/// without values.
+pub fn percentile<T: Copy>(sorted: &[T], share: usize) -> Option<T> {
+    let rank = (sorted.len() * share).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
 }
 
 fn sizes<'a>(served: impl Iterator<Item = &'a Served>) -> ByteCount {
@@ -269,5 +275,22 @@ mod tests {
                 within: None
             }
         );
+    }
+
+    #[test]
+    fn a_percentile_is_the_value_of_its_nearest_rank() {
+        let values: Vec<f64> = (1..=500).map(f64::from).collect();
+        assert_eq!(percentile(&values, 50), Some(250.0));
+        assert_eq!(percentile(&values, 90), Some(450.0));
+        assert_eq!(percentile(&values, 99), Some(495.0));
+        assert_eq!(percentile(&values, 100), Some(500.0));
+    }
+
+    #[test]
+    fn a_percentile_of_few_values_is_one_of_them() {
+        assert_eq!(percentile::<f64>(&[], 99), None);
+        assert_eq!(percentile(&[7.0], 0), Some(7.0));
+        assert_eq!(percentile(&[7.0], 99), Some(7.0));
+        assert_eq!(percentile(&[1.0, 2.0, 3.0], 50), Some(2.0));
     }
 }

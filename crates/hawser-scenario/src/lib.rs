@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod congestion;
+pub mod dying;
 mod error;
 pub mod figures;
 mod file;

@@ -30,6 +30,8 @@ pub struct LineState {
     in_burst: bool,
     /// From this time on, packets of more bytes vanish.
     narrows: Option<(Instant, ByteCount)>,
+    /// From this time on, it is another line.
+    next: Option<(Instant, Line)>,
 }
 
 /// Fate of a packet.
@@ -51,13 +53,14 @@ impl LineState {
         Self {
             server: Server::new(&line, now),
             rng: SmallRng::seed_from_u64(seed),
-            limit: (line.rate * line.queue).max(MIN_QUEUE),
+            limit: limit(&line),
             waiting: VecDeque::new(),
             backlog: ByteCount::ZERO,
             free_at: now,
             last_delivery: now,
             in_burst: false,
             narrows: None,
+            next: None,
             line,
         }
     }
@@ -67,6 +70,12 @@ impl LineState {
         self.narrows = Some((at, most));
     }
 
+    /// Makes it another line from `at` on: behind a tree, say. What has entered before is served
+    /// as it would have been.
+    pub fn change(&mut self, at: Instant, line: Line) {
+        self.next = Some((at, line));
+    }
+
     fn largest_packet(&self, now: Instant) -> Option<ByteCount> {
         let narrowed = self.narrows.filter(|(at, _)| *at <= now);
         narrowed.map(|(_, most)| most).or(self.line.largest_packet)
@@ -74,6 +83,11 @@ impl LineState {
 
     /// Handles a packet of `size` bytes that enters at `arrival`.
     pub fn handle_packet(&mut self, arrival: Instant, size: ByteCount) -> Fate {
+        if let Some((at, line)) = self.next.take_if(|(at, _)| *at <= arrival) {
+            self.server = Server::new(&line, at);
+            self.limit = limit(&line);
+            self.line = line;
+        }
         let largest = self.largest_packet(arrival);
         if largest.is_some_and(|most| size > most) {
             return Fate::TooLarge;
@@ -125,6 +139,10 @@ impl LineState {
         self.in_burst ^= self.rng.random_bool(turns);
         self.in_burst
     }
+}
+
+fn limit(line: &Line) -> ByteCount {
+    (line.rate * line.queue).max(MIN_QUEUE)
 }
 
 /// Minimum queue: a smaller one could carry no packet.
@@ -194,6 +212,24 @@ mod tests {
         };
         assert!(fate(999_999_999, 1301) && !fate(999_999_999, 1300));
         assert!(fate(1_000_000_000, 901) && !fate(1_000_000_000, 900));
+    }
+
+    #[test]
+    fn a_line_that_changes_serves_what_comes_later_in_its_new_way() {
+        let mut state = LineState::new(line(0.0, Duration::ZERO), 1, Instant::ZERO);
+        let slower = Line {
+            rate: "1200kbit/s".parse().unwrap(),
+            ..line(0.0, Duration::ZERO)
+        };
+        let millis = |ms| Instant::ZERO + Duration::from_millis(ms);
+        state.change(millis(3), slower);
+        let mut fate = |at| state.handle_packet(millis(at), ByteCount::new(1500));
+        // Two packets of 1 ms each, then two of 10 ms, of which one waits: the queue is full.
+        assert_eq!(fate(2), Fate::Delivered(millis(13)));
+        assert_eq!(fate(2), Fate::Delivered(millis(14)));
+        assert_eq!(fate(3), Fate::Delivered(millis(24)));
+        assert_eq!(fate(4), Fate::Delivered(millis(34)));
+        assert_eq!(fate(5), Fate::Overflowed);
     }
 
     #[test]

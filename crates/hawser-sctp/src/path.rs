@@ -3,6 +3,7 @@
 
 mod asconf;
 mod candidates;
+mod crawling;
 mod flight;
 mod heartbeat;
 mod large_packets;
@@ -10,6 +11,7 @@ mod packet_size;
 mod probing;
 mod rtt;
 mod selection;
+mod standing;
 mod table;
 mod validation;
 mod view;
@@ -34,6 +36,7 @@ use large_packets::LargePackets;
 use packet_size::PacketSize;
 pub(crate) use probing::HeartbeatToSend;
 pub(crate) use rtt::{RttEstimator, failure_delay};
+use standing::Standing;
 pub(crate) use table::Paths;
 use validation::Validation;
 use way_back::WayBack;
@@ -66,6 +69,7 @@ pub(crate) struct Path {
     large_packets: LargePackets,
     delivery: DeliveryRate,
     silence: Silence,
+    standing: Standing,
     /// The path was suspect at the last [`Paths::handle_timeout`].
     was_suspect: bool,
     /// Time of the last answer; before the first, the time when the path was added.
@@ -150,6 +154,7 @@ impl Path {
             overhead: overhead(config.framing),
             delivery: DeliveryRate::default(),
             silence: Silence::default(),
+            standing: Standing::default(),
             was_suspect: false,
             heard_at: now,
             arrived_at: now,
@@ -385,10 +390,10 @@ impl Path {
         })
     }
 
-    /// Tells whether the path is on probation, or has been silent for longer than its round-trip
-    /// time explains. It then gets nothing new while another path is there.
+    /// Tells whether the path is on probation, crawls, or has been silent for longer than its
+    /// round-trip time explains. It then gets nothing new while another path is there.
     pub(crate) fn is_suspect(&self, now: Instant) -> bool {
-        self.is_on_probation() || self.is_silent(now)
+        self.is_on_probation() || self.standing.crawls() || self.is_silent(now)
     }
 
     /// Tells whether the path has been silent for longer than its round-trip time explains.

@@ -19,7 +19,7 @@ mod spec;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hawser_path::{FullSegments, KernelSample, PathEstimator};
+use hawser_path::{FullSegments, KernelSample, PathEstimator, Progress};
 use hawser_sched::PathView;
 use hawser_sched::{Control, ControlChoice, ControlFacts, RttRefresh};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
@@ -31,7 +31,7 @@ pub(crate) use inbound::Inbound;
 #[cfg(test)]
 pub(crate) use inbound::MAX_NUMBERS_AHEAD;
 pub(crate) use link_standing::LinkStanding;
-pub(crate) use liveness::Liveness;
+pub(crate) use liveness::{Liveness, Trial};
 pub(crate) use notices::{Notice, Notices, stamp_of};
 pub(crate) use outbound::{Assigned, Outbound, Sent};
 pub(crate) use spec::Route;
@@ -46,6 +46,9 @@ use crate::transport::Transport;
 pub(crate) struct Channel {
     spec: ChannelSpec,
     path: PathEstimator,
+    progress: Progress,
+    /// Bytes of the segments that arrived, as if all were full.
+    delivered: u64,
     full_segments: FullSegments,
     control: ControlChoice,
     refresh: RttRefresh,
@@ -71,6 +74,8 @@ impl Channel {
         Self {
             spec,
             path: PathEstimator::default(),
+            progress: Progress::default(),
+            delivered: 0,
             full_segments: FullSegments::default(),
             control: ControlChoice::default(),
             refresh: RttRefresh::default(),
@@ -222,7 +227,7 @@ impl Channel {
         self.path.silence().last_heard().max(self.inbound.latest())
     }
 
-    /// True if the channel is silent against expectation.
+    /// True if the channel is silent against expectation, or its link crawls.
     pub(crate) fn is_suspect(&self) -> bool {
         self.liveness.is_suspect()
     }
@@ -285,6 +290,7 @@ impl Channel {
             let shortest = self.path.min_rtt().unwrap_or_default();
             self.path.silence_mut().on_round_trip(oldest, shortest);
         }
+        self.count_delivered(&sample);
         self.path.on_sample(now, sample);
         if !self.is_association() {
             let segment = ByteCount::new(u64::from(self.spec.segment_size()));
@@ -292,6 +298,8 @@ impl Channel {
         }
         self.refresh.on_sample(now, &sample);
         self.outbound.on_sample(now, sample.unacknowledged);
+        let span = self.watched_span();
+        self.progress.on_sample(now, self.brought(), span);
     }
 
     /// Takes note of the latest signs of life of the link. `asked`: time at which something was

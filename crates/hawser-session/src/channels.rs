@@ -1,5 +1,6 @@
 //! The channels of a session, by number, and those whose driver has to be told of something.
 
+mod crawling;
 mod fresh_link;
 mod full_segments;
 mod silence;
@@ -21,6 +22,8 @@ pub(crate) struct Channels {
     by_id: BTreeMap<ChannelId, Box<Channel>>,
     /// Channels that have something to send, of which the driver was not told yet.
     wakes: VecDeque<ChannelId>,
+    /// Ways over links that crawl.
+    crawling: SmallVec<[Route; 4]>,
 }
 
 /// Numbers of a few channels.
@@ -87,7 +90,7 @@ impl Channels {
         self.iter().filter(|channel| !channel.is_suspect())
     }
 
-    /// Returns the suspects of one kind that go one way.
+    /// Returns the silent suspects of one kind that go one way.
     pub(crate) fn suspects_of(
         &self,
         route: Route,
@@ -95,6 +98,7 @@ impl Channels {
     ) -> impl Iterator<Item = &Channel> {
         self.of_route(route)
             .filter(move |channel| channel.role() == role && channel.is_suspect())
+            .filter(|channel| !channel.liveness().crawls())
     }
 
     /// Returns the numbers of the channels that `is_meant` picks.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
 use crate::channel::Channel;
@@ -24,7 +24,7 @@ use crate::stream::{ArrivedDatagrams, Taken, datagram_cost};
 use crate::transports::carries;
 
 /// Datagrams that wait to be sent, and the turns of links.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Datagrams {
     waiting: VecDeque<Waiting>,
     /// The same, of those that are to keep their order.
@@ -39,6 +39,8 @@ pub(crate) struct Datagrams {
     lanes: Vec<Lane>,
     /// Cost of those that came and were not taken, over all streams.
     held: usize,
+    /// Most that those may cost.
+    most_held: usize,
 }
 
 /// How datagrams of a stream go over several links.
@@ -73,6 +75,25 @@ struct Lane {
 }
 
 impl Datagrams {
+    /// Queues of a session that has `share` bytes for what comes.
+    pub(crate) fn new(share: ByteCount) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            in_order: VecDeque::new(),
+            waiting_cost: 0,
+            turns: BTreeMap::new(),
+            latest: None,
+            lanes: Vec::new(),
+            held: 0,
+            most_held: most_held(share),
+        }
+    }
+
+    /// The session has `share` bytes for what comes from now on.
+    pub(crate) fn set_share(&mut self, share: ByteCount) {
+        self.most_held = most_held(share);
+    }
+
     /// Queues a datagram.
     pub(crate) fn push(&mut self, now: Instant, stream: StreamId, payload: Bytes, spread: Spread) {
         self.waiting_cost += datagram_cost(payload.len());
@@ -149,7 +170,7 @@ impl Datagrams {
 
     /// Takes in a datagram that came for a stream, as far as there is room.
     pub(crate) fn on_arrival(&mut self, payload: &[u8], arrived: &mut ArrivedDatagrams) -> Taken {
-        let taken = arrived.push(payload, MAX_HELD.saturating_sub(self.held));
+        let taken = arrived.push(payload, self.most_held.saturating_sub(self.held));
         self.held = self.held + taken.cost() - taken.freed();
         taken
     }
@@ -166,9 +187,8 @@ impl Datagrams {
     }
 
     /// Returns what the datagrams cost that came and were not taken.
-    #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
-        self.held
+    pub(crate) fn held(&self) -> ByteCount {
+        ByteCount::from(self.held)
     }
 
     /// Returns the memory of all datagrams.
@@ -279,6 +299,12 @@ fn weigh(lanes: &mut [Lane], channels: &Channels) {
     }
 }
 
+/// Part of a session's share of memory for datagrams that came and were not taken.
+fn most_held(share: ByteCount) -> usize {
+    let part = usize::try_from(share.as_u64() / 8).unwrap_or(MAX_HELD);
+    part.clamp(MIN_HELD, MAX_HELD)
+}
+
 /// A larger datagram does not fit a packet, and is not for express channels.
 const SMALL: usize = 1500;
 /// A datagram that is to keep its order waits for so long until its link takes it.
@@ -289,5 +315,6 @@ const REST: Duration = Duration::from_secs(1);
 const MAX_WAITING: usize = 256 * 1024;
 /// Datagrams that wait, at most.
 const MAX_COUNT_WAITING: usize = 4096;
-/// Cost of what waits for the readers of all streams, at most.
+/// Cost of what waits for the readers of all streams, at most and at least.
 const MAX_HELD: usize = 8 << 20;
+const MIN_HELD: usize = 256 << 10;

@@ -29,7 +29,8 @@ pub enum Event {
     Stopped(StreamId, u32),
     /// The stream is over, since the peer ended both of its directions.
     Over(StreamId),
-    /// A channel fell silent against expectation; what was in flight on it goes over others too.
+    /// A channel fell silent against expectation, or its link crawls; what was in flight on it goes
+    /// over others too.
     Suspect(ChannelId),
     /// A suspect channel came back by itself.
     Recovered(ChannelId),

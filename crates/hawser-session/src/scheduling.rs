@@ -173,6 +173,12 @@ impl Scheduling {
                 if role == ChannelRole::Express {
                     know_link(now, &mut view, channels);
                 }
+                // Others take the rate for a share, which one slow moment does not change.
+                if self.policy() == ChunkPolicy::Auto
+                    && let Some(pace) = channels.slow_pace(now, channel)
+                {
+                    view.rate = pace.max(SLOWEST);
+                }
                 self.views.push(view);
             }
         }
@@ -204,6 +210,9 @@ impl Scheduling {
             .restrains(now, channel, shortest, in_flight)
     }
 }
+
+/// Rate of a channel that brings nothing now.
+const SLOWEST: Rate = Rate::from_bytes_per_second(100);
 
 /// Puts the rate of the link into the view of an express channel, which has too little to send to
 /// know it: its neighbours together may.

@@ -89,7 +89,7 @@ impl Session {
             commands: CommandStream::new(),
             granted: Granted::new(),
             received_grants: Received::default(),
-            datagrams: Datagrams::default(),
+            datagrams: Datagrams::new(config.receive_memory),
             halves: Halves::default(),
             events: Events::default(),
             counters: Counters::default(),
@@ -109,6 +109,9 @@ impl Session {
         self.recorder.on_added(now, &channel);
         self.channels.insert(channel);
         self.replace_suspects(now, spec.route(), spec.role);
+        if self.channels.is_born_crawling(spec.route()) {
+            self.suspect_crawling(now, spec.route());
+        }
         self.warn_of_lost_segments(spec.id);
         let counts = self.side == Side::Client && !spec.is_association();
         self.links

@@ -10,7 +10,7 @@ pub(crate) use send::SendStream;
 pub(crate) use send_buffers::SendBuffers;
 
 use bytes::Bytes;
-use hawser_types::{Instant, StreamGroup};
+use hawser_types::{ChannelId, Instant, StreamGroup};
 
 /// Both directions of one stream.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Stream {
     furthest_held: u64,
     /// Metadata of the peer's opening chunk, once that has come.
     peer_metadata: Option<Bytes>,
+    /// The channel that brought that chunk.
+    opened_over: Option<ChannelId>,
     /// Metadata that this side opened the stream with; empty for the peer's streams.
     own_metadata: Bytes,
     /// On whose behalf it was opened.
@@ -50,6 +52,7 @@ impl Stream {
             receive,
             furthest_held: 0,
             peer_metadata: None,
+            opened_over: None,
             own_metadata,
             group: StreamGroup::OWN,
             opened_at: now,
@@ -99,11 +102,18 @@ impl Stream {
         self.peer_metadata.as_ref()
     }
 
-    /// Keeps the metadata of the peer's opening chunk. False if it came before.
-    pub(crate) fn set_peer_metadata(&mut self, metadata: &[u8]) -> bool {
+    /// Returns the channel that brought the peer's opening chunk, once that has come.
+    pub(crate) fn opened_over(&self) -> Option<ChannelId> {
+        self.opened_over
+    }
+
+    /// Keeps the metadata of the peer's opening chunk, and the channel that brought it. False if it
+    /// came before.
+    pub(crate) fn set_peer_metadata(&mut self, metadata: &[u8], over: ChannelId) -> bool {
         let is_first = self.peer_metadata.is_none();
         if is_first {
             self.peer_metadata = Some(Bytes::copy_from_slice(metadata));
+            self.opened_over = Some(over);
         }
         is_first
     }

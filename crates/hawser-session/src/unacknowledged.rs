@@ -133,6 +133,11 @@ impl Unacknowledged {
         self.again[role].insert(key.segment(), key);
     }
 
+    /// True if this chunk is to be sent again over a channel for `role`.
+    pub(crate) fn waits_again(&self, key: ChunkKey, role: ChannelRole) -> bool {
+        self.again[role].contains_key(&key.segment())
+    }
+
     /// True if a chunk is to be sent again. It may be acknowledged meanwhile.
     pub(crate) fn has_again(&self, role: ChannelRole) -> bool {
         !self.again[role].is_empty()

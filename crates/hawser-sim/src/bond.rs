@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use hawser_channels::keeper::{AttemptFailure, KeeperAction};
 use hawser_channels::tcp_writer::Next;
-use hawser_scenario::{Action, Congestion, Direction, Scenario};
+use hawser_scenario::{Action, Congestion, Direction, Link, Scenario};
 use hawser_session::{ChannelSpec, Event, Outgoing, Session, SessionConfig, Side, TransportChoice};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
@@ -182,6 +182,11 @@ impl Bond {
     /// Lets packets of more than `most` bytes vanish on a link from `at` on, both ways.
     pub fn narrow(&mut self, link: usize, at: Instant, most: ByteCount) {
         self.network.narrow(link, at, most);
+    }
+
+    /// Makes a link another one from `at` on, of the same delay.
+    pub fn change(&mut self, link: usize, at: Instant, into: &Link) {
+        self.network.change(link, at, into);
     }
 
     /// Begins a connection of somebody else over a link, which sends for ever.

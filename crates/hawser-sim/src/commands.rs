@@ -3,6 +3,7 @@
 mod arguments;
 mod association;
 mod connections;
+mod dying;
 mod failover;
 mod fairness;
 mod hunt;
@@ -15,6 +16,7 @@ mod transports;
 
 pub(crate) use association::AssociationArguments;
 pub(crate) use connections::ConnectionArguments;
+pub(crate) use dying::DyingArguments;
 pub(crate) use failover::FailoverArguments;
 pub(crate) use fairness::FairnessArguments;
 pub(crate) use hunt::HuntArguments;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hawser_scenario::figures::percentile;
 use hawser_scenario::{Congestion, Direction, Line, Link, Scenario};
 use hawser_session::Side;
 use hawser_session::recorder::{Head, Recording};
@@ -11,8 +12,6 @@ use serde::Serialize;
 use crate::bond::{Bond, BondConfig};
 use crate::bulk::{self, Bulk, Observer, Outcome};
 use crate::plain;
-
-use crate::ticks::percentile;
 
 /// What is to be simulated.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ pub mod association;
 pub mod bond;
 pub mod bulk;
 pub mod connections;
+pub mod dying;
 pub mod experiment;
 pub mod failover;
 pub mod fairness;

@@ -28,6 +28,8 @@ enum Command {
     Connections(commands::ConnectionArguments),
     /// Compare `auto` with the better of both transports
     Transports(commands::TransportArguments),
+    /// Put links that are as good as dead beside a healthy one
+    Dying(commands::DyingArguments),
     /// Compare with a model of the kernel's MPTCP: goodput and queues
     Mptcp(commands::MptcpArguments),
     /// Share a link with plain TCP
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Failover(arguments) => arguments.execute(),
         Command::Connections(arguments) => arguments.execute(),
         Command::Transports(arguments) => arguments.execute(),
+        Command::Dying(arguments) => arguments.execute(),
         Command::Mptcp(arguments) => arguments.execute(),
         Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),

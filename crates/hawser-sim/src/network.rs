@@ -280,6 +280,13 @@ impl Network {
         }
     }
 
+    /// Makes a link another one from `at` on, of the same delay.
+    pub fn change(&mut self, link: usize, at: Instant, into: &Link) {
+        let [up, down] = &mut self.links[link].ways;
+        up.line.change(at, into.up.clone());
+        down.line.change(at, into.down.clone());
+    }
+
     /// Reports [`Happening::Alarm`] at a time.
     pub fn set_alarm(&mut self, at: Instant, token: u64) {
         self.queue.push(at.max(self.now), Planned::Alarm(token));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hawser_scenario::figures::percentile;
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_types::ByteCount;
 use serde::Serialize;
@@ -9,8 +10,6 @@ use serde::Serialize;
 use crate::bulk::{self, Bulk};
 use crate::experiment::{self, Options};
 use crate::plain;
-
-use crate::ticks::percentile;
 
 /// Transfers of one size, one after another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -108,12 +108,6 @@ impl Ticks {
     }
 }
 
-/// The value below which `share` hundredths of sorted values lie, by nearest rank.
-pub(crate) fn percentile<T: Copy>(sorted: &[T], share: usize) -> Option<T> {
-    let rank = (sorted.len() * share).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied()
-}
-
 const SIZE: usize = 64;
 const EVERY: Duration = Duration::from_millis(20);
 /// Ticks do not count before the bulk beside them has filled the links.

@@ -6,6 +6,7 @@
 
 mod address;
 mod cause;
+mod charge;
 mod count;
 mod host;
 mod host_at;
@@ -26,6 +27,7 @@ mod units;
 
 pub use address::is_private;
 pub use cause::{DialError, ResetCode, StreamReset};
+pub use charge::{Budget, Charge, OverBudget};
 pub use count::ByteCount;
 pub use host::{Host, HostError, HostName};
 pub use host_at::{HostNameAt, HostNameAtError};

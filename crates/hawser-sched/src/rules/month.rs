@@ -63,12 +63,18 @@ impl Date {
         }
     }
 
+    /// Tells whether a clock that shows this day can be right: not before this program was made, as
+    /// on machines whose clock stands still while they are off.
+    pub fn is_set(self) -> bool {
+        self >= MADE
+    }
+
     /// Returns the latest day on which the month of an account can have begun, seen from today: a
     /// month ahead, since the clock may be a little behind. An account with a later day was kept
     /// while the clock was wrong. Where today is before this program was made the clock is wrong
     /// now, as on machines that have none of their own: then every day can be right.
     pub fn latest_beginning(self) -> Self {
-        if self < MADE {
+        if !self.is_set() {
             return LAST;
         }
         match self.month {

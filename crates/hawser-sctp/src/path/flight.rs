@@ -54,6 +54,8 @@ pub(crate) struct Flight {
     timed_out: TimedOut,
     /// Recent share of lost packets.
     loss: f64,
+    /// Bytes that have arrived over the path for certain: a copy may have arrived over another.
+    arrived: u64,
     /// Number of packets that counted as lost because later ones arrived.
     overtaken: u64,
 }
@@ -89,6 +91,11 @@ impl Flight {
     /// Returns the bytes in flight.
     pub(crate) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.bytes)
+    }
+
+    /// Returns the bytes that have arrived over the path for certain, since it began.
+    pub(crate) fn arrived(&self) -> ByteCount {
+        ByteCount::new(self.arrived)
     }
 
     /// Returns the recent share of lost packets, 0 to 1.
@@ -195,6 +202,7 @@ impl Flight {
             self.timer = now;
         }
         if once {
+            self.arrived += bytes;
             // What left before it does not come any more.
             self.timed_out.clear();
         }

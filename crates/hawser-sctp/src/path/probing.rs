@@ -43,6 +43,14 @@ impl Paths {
                 }
                 _ => 0,
             };
+            path.standing.on_first_sent(now);
+            return Some(to_send(path, nonce, named, pad));
+        }
+        let mut paths = self.paths.iter_mut();
+        if let Some(path) = paths.find(|path| path.standing.is_second_due()) {
+            let nonce = self.rng.random();
+            path.standing.on_second_sent(nonce, path.packet_size);
+            let pad = path.packet_size.saturating_sub(plain);
             return Some(to_send(path, nonce, named, pad));
         }
         let mut answering = self.paths.iter_mut().filter(|path| path.has_answered_all());
@@ -76,6 +84,7 @@ impl Paths {
         for path in &mut self.paths {
             path.was_suspect = path.is_silent(now);
         }
+        self.watch(now);
         for (id, asked) in self.unanswered(now) {
             self.on_timeout_counted(now, asked, id);
         }
@@ -95,12 +104,18 @@ impl Paths {
     fn answered_by(&mut self, now: Instant, from: SocketAddr, info: &[u8]) -> Option<PathId> {
         let (id, nonce) = HeartbeatInfo::decode(info, self.config.announces_links)?;
         let rests = self.way_back_rests(now, id);
+        if self.on_trial_answered(now, id, nonce).is_some() {
+            return Some(id);
+        }
         let path = self.path_mut(id)?;
         if path.is_candidate() && path.route.remote != from {
             return None;
         }
         let rtt = match path.heartbeat.on_answered(nonce) {
-            Some(asked) => now.since(asked),
+            Some(asked) => {
+                path.standing.on_first_answered(now, asked);
+                now.since(asked)
+            }
             None => path.size.on_answered(now, nonce)?,
         };
         path.heartbeat.forget_unanswered();
@@ -149,6 +164,8 @@ impl Path {
         let due = self.heartbeat.due();
         if self.heartbeat.is_requested() {
             self.last_sent
+        } else if let Some(next) = self.standing.next_trial() {
+            next
         } else if self.was_suspect {
             self.heartbeat.latest_timeout().unwrap_or(Instant::ZERO)
         } else if self.state == PathState::Active && self.rtt.smoothed().is_some() {
@@ -167,6 +184,7 @@ impl Path {
             // Such a path may be down for long.
             PathState::Unconfirmed | PathState::Inactive => interval,
         };
+        let longest = self.standing.longest_trial().unwrap_or(longest);
         let patience = doubled.min(longest.max(rto));
         let pause = match self.state {
             PathState::Unconfirmed => self.unconfirmed_pause(),

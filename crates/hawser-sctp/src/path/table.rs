@@ -30,6 +30,8 @@ pub(crate) struct Paths {
     reselect: Instant,
     /// The owner's link entries, in order of precedence.
     links: Vec<LinkInfo>,
+    /// When the paths were judged last by [`Self::watch`].
+    pub(super) watched: Instant,
 }
 
 impl Paths {
@@ -44,6 +46,7 @@ impl Paths {
             events: VecDeque::new(),
             reselect: Instant::ZERO,
             links: Vec::new(),
+            watched: Instant::ZERO,
         }
     }
 
@@ -314,7 +317,7 @@ impl Paths {
         gone
     }
 
-    fn place(&self, id: PathId) -> Option<usize> {
+    pub(super) fn place(&self, id: PathId) -> Option<usize> {
         self.paths.binary_search_by_key(&id, |path| path.id).ok()
     }
 }

@@ -93,6 +93,7 @@ impl Outbound {
         for id in touched {
             self.conclude(arrival, id, may_grow, paths);
         }
+        paths.watch(now);
         self.count_reports(now, advanced, newest, paths);
         self.abandon.advance(&self.window);
         self.note_room();

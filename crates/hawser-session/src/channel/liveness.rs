@@ -1,9 +1,24 @@
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
+
+/// A copy of a chunk that shows whether a link still crawls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial {
+    /// When the channel was given it.
+    pub(crate) at: Instant,
+    /// Its payload.
+    pub(crate) bytes: ByteCount,
+    /// [`Outbound::payload`](super::Outbound::payload) of the channel once the copy was sent.
+    pub(crate) payload: u64,
+}
 
 /// What the session concluded from a channel's silence, and what it does about it.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     suspect_since: Option<Instant>,
+    /// It is suspect as a channel of a link that crawls, however often it is heard.
+    crawls: bool,
+    /// The latest trial.
+    trial: Option<Trial>,
     /// Time when a channel of the same link died. Until it is heard again, this one is suspect.
     doubted_at: Option<Instant>,
     /// Time when chunks are copied that the peer's kernel has and its session may not have.
@@ -13,7 +28,7 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// True if the channel is silent against expectation.
+    /// True if the channel is silent against expectation, or its link crawls.
     pub(crate) fn is_suspect(&self) -> bool {
         self.suspect_since.is_some()
     }
@@ -28,12 +43,33 @@ impl Liveness {
         self.suspect_since = Some(now);
     }
 
-    /// Ends a suspicion. Returns since when it was held, and whether it came from another channel
-    /// of the link.
+    /// Notes that its link crawls: see `Channels::judges_crawling`.
+    pub(crate) fn crawl(&mut self) {
+        self.crawls = true;
+    }
+
+    /// True if it is suspect as a channel of a link that crawls.
+    pub(crate) fn crawls(&self) -> bool {
+        self.crawls
+    }
+
+    /// Notes a trial.
+    pub(crate) fn try_out(&mut self, trial: Trial) {
+        self.trial = Some(trial);
+    }
+
+    /// Returns the latest trial.
+    pub(crate) fn trial(&self) -> Option<Trial> {
+        self.trial
+    }
+
+    /// Ends a suspicion. Returns since when it was held, and whether it was of the whole link.
     pub(crate) fn recover(&mut self, now: Instant) -> (Instant, bool) {
         self.copy_rest_at = None;
+        let crawled = std::mem::take(&mut self.crawls);
         let since = self.suspect_since.take().unwrap_or(now);
-        (since, self.doubted_at.take().is_some())
+        let was_doubted = self.doubted_at.take().is_some();
+        (since, crawled || was_doubted)
     }
 
     /// Asks for a sign of life from now on, since another channel of the link died.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hawser_path::{KernelSample, crawling};
 use hawser_types::{ByteCount, Instant, Rate};
 use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
 
@@ -65,6 +66,53 @@ impl Channel {
         let patience = TIMEOUT_MARGIN.max(self.path.rtt() * 5 / 4)
             + self.time_for(u64::from(FULL_SEGMENT) * 4);
         self.outbound.sent().len() > 0 && now.since(self.outbound.last_progress()) > patience
+    }
+
+    /// Returns the time in which a channel that was always given enough has brought much, even if
+    /// it began anew with a window of one segment.
+    pub(crate) fn crawl_span(&self) -> Duration {
+        crawling::span(self.path.min_rtt().unwrap_or_default())
+    }
+
+    /// Returns the time for which it is known what has arrived.
+    pub(super) fn watched_span(&self) -> Duration {
+        self.crawl_span().max(KNOWN_SPAN)
+    }
+
+    /// Returns the bytes that have arrived within a span; `None` while that is not known.
+    pub(crate) fn came_within(&self, now: Instant, span: Duration) -> Option<ByteCount> {
+        self.progress.came_within(now, self.brought(), span)
+    }
+
+    /// Returns the bytes that have arrived since the channel began; of bulk, which fills its
+    /// segments, those behind a gap included where the kernel counts segments: TCP closes the gap.
+    pub(super) fn brought(&self) -> ByteCount {
+        let counts = self.role() == ChannelRole::Bulk && self.path.latest().delivered.is_some();
+        ByteCount::new(match counts {
+            true => self.delivered,
+            false => self.outbound.arrived(),
+        })
+    }
+
+    /// Counts the segments that have arrived since the latest sample; the kernel's counter has 32
+    /// bits.
+    pub(super) fn count_delivered(&mut self, sample: &KernelSample) {
+        let before = self.path.latest().delivered;
+        if let (Some(count), Some(before)) = (sample.delivered, before) {
+            let more = (count as u32).wrapping_sub(before as u32);
+            self.delivered += u64::from(more) * u64::from(self.spec.segment_size());
+        }
+    }
+
+    /// True if the peer has all that was given to the channel, or its kernel does.
+    pub(crate) fn has_all_arrived(&self) -> bool {
+        self.outbound.is_free() && self.outbound.oldest_in_flight().is_none()
+    }
+
+    /// True if a chunk in flight has been there for longer than a span.
+    pub(crate) fn is_late_by(&self, now: Instant, span: Duration) -> bool {
+        let oldest = self.outbound.oldest_in_flight();
+        oldest.is_some_and(|at| now.since(at) > span)
     }
 
     /// True if nothing came of the chunks in flight for longer than an association takes to repair
@@ -135,6 +183,8 @@ impl Channel {
     }
 }
 
+/// For how long it is known what has arrived, at the least.
+const KNOWN_SPAN: Duration = Duration::from_secs(1);
 /// Time of a channel that a chunk takes.
 const CHUNK_TIME: Duration = Duration::from_millis(10);
 /// Keeps the share of headers and tags below 1.5 %.

@@ -81,10 +81,15 @@ impl Channels {
 
     /// True if a suspect channel speaks again, or its link does.
     pub(crate) fn has_recovered(&self, now: Instant, channel: &Channel) -> bool {
+        if channel.liveness().crawls() {
+            return self.is_quick_again(now, channel);
+        }
         let spoke = |since| {
             channel.path().silence().last_heard() > Some(since) || self.link_is_heard(channel)
         };
-        channel.liveness().suspect_since().is_some_and(spoke) && !self.is_silent(now, channel)
+        channel.liveness().suspect_since().is_some_and(spoke)
+            && !self.is_silent(now, channel)
+            && !self.judges_crawling(now, channel)
     }
 
     /// True if another channel that goes the same way was heard since this one fell silent. Then a
@@ -138,9 +143,11 @@ impl Channels {
         (unheard >= rest || has_stopped).then(|| quickest().map(Channel::id))?
     }
 
-    /// True if channels that go another way may still live, and may be used.
+    /// True if channels that go another way may still live, and may be used. One that crawls is
+    /// better than none.
     pub(crate) fn live_without(&self, route: Route) -> bool {
-        self.not_suspect().any(|other| {
+        let lives = |other: &&Channel| !other.is_suspect() || other.liveness().crawls();
+        self.iter().filter(lives).any(|other| {
             other.route() != route
                 && !other.standing().rules().permission().is_forbidden()
                 && other.lives_beside(route.link())
@@ -201,7 +208,7 @@ impl Channels {
 /// Delay that a peer's queue may add.
 const PEERS_QUEUE: Duration = Duration::from_secs(1);
 /// A rate that was measured on less is that of the queue's empty beginning.
-const MEASURED_AFTER: u64 = 32 * 1024;
+pub(super) const MEASURED_AFTER: u64 = 32 * 1024;
 /// An analogue modem, or a mobile link at the end of its allowance.
 const SLOWEST_RATE: Rate = Rate::from_bytes_per_second(7_500);
 const PATIENCE_WITH_THE_LAST: u32 = 5;

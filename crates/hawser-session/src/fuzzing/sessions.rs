@@ -51,7 +51,6 @@ struct World {
     commands: [CommandPosition; 2],
     /// No record was forged or altered so far.
     is_honest: bool,
-    next_free: u32,
 }
 
 impl World {
@@ -81,7 +80,6 @@ impl World {
             contents: Contents::default(),
             commands: Default::default(),
             is_honest: true,
-            next_free: FIRST_FREE,
         };
         world.add_channel(ChannelId::new(0), ChannelRole::Express, 1, 10);
         world.settle();
@@ -258,6 +256,15 @@ impl World {
         if self.ends.iter().any(Session::is_closed) {
             return;
         }
+        let mut grant = self.session(End::Client).take_grant();
+        if grant.is_none() {
+            // The gateway grants more as soon as it hears that those were used.
+            (0..4).for_each(|_| self.deliver_all());
+            grant = self.session(End::Client).take_grant();
+        }
+        let Some(id) = grant else {
+            return;
+        };
         let now = self.now;
         for wire in std::mem::take(&mut self.wires) {
             for end in End::BOTH {
@@ -267,8 +274,8 @@ impl World {
         for end in End::BOTH {
             self.session(end).set_memory(now, MEMORY, MEMORY);
         }
-        let id = ChannelId::new(self.next_free);
-        self.next_free += 1;
+        let joined = self.session(End::Gateway).reserve_join(id);
+        assert_eq!(joined, Ok(()), "a number that was granted is refused");
         // A link that no rule of the script names.
         self.add_channel(id, ChannelRole::Bulk, 9, 10);
         for _ in 0..MAX_ROUNDS {
@@ -303,5 +310,3 @@ const MAX_STEPS: u32 = 2000;
 /// Limit of records and wake-ups in a row, above what the memory can cause.
 const MAX_AT_ONCE: u32 = 10_000;
 const MAX_ROUNDS: u32 = 1000;
-/// Numbers that no grant reaches.
-const FIRST_FREE: u32 = 1 << 30;

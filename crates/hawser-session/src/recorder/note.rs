@@ -34,7 +34,7 @@ pub enum Note {
         /// Time for which it had been silent although an answer was overdue.
         silence: Duration,
     },
-    /// A channel became suspect: it is silent although an answer is overdue.
+    /// A channel became suspect: it is silent although an answer is overdue, or its link crawls.
     Suspect {
         /// The channel.
         channel: ChannelId,

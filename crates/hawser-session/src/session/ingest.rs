@@ -213,7 +213,7 @@ impl Session {
             return Ok(());
         }
         if let Some(code) = stream.receive().reset_code() {
-            if self.on_opening(&header) {
+            if self.on_opening(&header, channel) {
                 self.events.push(Event::SendingReset(id, code));
             }
             return Ok(());
@@ -233,7 +233,7 @@ impl Session {
                 return Ok(());
             }
             Some((Inserted::New, is_readable, false)) => {
-                self.on_opening(&header);
+                self.on_opening(&header, channel);
                 if is_readable {
                     self.events.push(Event::Readable(id));
                 }
@@ -260,14 +260,15 @@ impl Session {
         self.events.push(Event::Reset(id, code));
     }
 
-    /// Takes note of the metadata of an opening chunk. True if it is the first one of its stream.
-    fn on_opening(&mut self, header: &ChunkHeader) -> bool {
+    /// Takes note of the metadata of an opening chunk that came over a channel. True if it is the
+    /// first one of its stream.
+    fn on_opening(&mut self, header: &ChunkHeader, over: ChannelId) -> bool {
         let id = header.stream;
         let is_mine = self.streams.is_mine(id);
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
-        let is_first = header.flags.open && stream.set_peer_metadata(&header.metadata);
+        let is_first = header.flags.open && stream.set_peer_metadata(&header.metadata, over);
         if is_first && is_mine {
             self.events.push(Event::StreamAccepted(id));
         } else if is_first {

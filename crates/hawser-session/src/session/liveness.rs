@@ -86,6 +86,7 @@ impl Session {
     pub(super) fn look_after_channels(&mut self, now: Instant) {
         if self.lifecycle.is_look_due(now) {
             self.check_silence(now);
+            self.check_crawling(now);
             self.check_recovery(now);
             self.reinject_heads(now);
             self.reinject_the_limited(now);
@@ -104,7 +105,13 @@ impl Session {
     pub(super) fn check_recovery(&mut self, now: Instant) {
         let channels = &self.channels;
         for id in channels.ids(|channel| channels.has_recovered(now, channel)) {
-            self.recover(now, id);
+            // It may have recovered with another channel of its link.
+            if self.channels.get(id).is_some_and(Channel::is_suspect) {
+                for other in self.channels.on_quick_again(id) {
+                    self.recover(now, other);
+                }
+                self.recover(now, id);
+            }
         }
     }
 
@@ -202,6 +209,25 @@ impl Session {
         }
     }
 
+    /// Makes all channels of links that crawl suspect. Other links live then: the judgement
+    /// compares.
+    fn check_crawling(&mut self, now: Instant) {
+        let channels = &self.channels;
+        let found = channels.ids(|it| !it.liveness().crawls() && channels.judges_crawling(now, it));
+        for id in found {
+            if let Some(route) = self.channels.get(id).map(Channel::route) {
+                self.suspect_crawling(now, route);
+            }
+        }
+    }
+
+    /// Makes all channels of a link that crawls suspect.
+    pub(super) fn suspect_crawling(&mut self, now: Instant, route: Route) {
+        for id in self.channels.mark_crawling(route) {
+            self.suspect(now, id);
+        }
+    }
+
     /// Returns when to look again: when the next silence becomes telling, and now and then besides.
     fn next_look(&self, now: Instant) -> Instant {
         let telling = self.channels.next_telling(now, SHORTEST_TICK);
@@ -244,13 +270,14 @@ impl Session {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
-        tracing::debug!(%id, silence = ?channel.path().silence(), ?now, "suspect");
+        let crawls = channel.liveness().crawls();
+        tracing::debug!(%id, silence = ?channel.path().silence(), crawls, ?now, "suspect");
         channel.liveness_mut().suspect(now);
         self.recorder.on_suspect(now, channel);
         self.counters.suspects += 1;
         self.events.push(Event::Suspect(id));
         let route = channel.route();
-        if self.side == Side::Client && !channel.is_association() {
+        if self.side == Side::Client && !channel.is_association() && !crawls {
             self.events.push(Event::Spread(channel.link()));
         }
         let arrived = match channel.transport() {

@@ -6,6 +6,7 @@ use hawser_wire::{ChannelRole, varint_length};
 
 use super::Session;
 use super::liveness::TICK;
+use crate::channel::Trial;
 use crate::event::Event;
 use crate::unacknowledged::ChunkKey;
 
@@ -104,13 +105,21 @@ impl Session {
                     return false;
                 }
             };
-            let Some(key) = self.take(now, next.source, role, first) else {
+            let trial = match next.source {
+                Source::Again(_) => None,
+                _ => self.channels.due_for_trial(now, first, next.size),
+            };
+            let Some(key) = self.take(now, next.source, role, trial.unwrap_or(first)) else {
                 continue;
             };
             self.assign(key, first);
+            if let Some(trial) = trial {
+                self.try_out(now, key, trial);
+            }
             // A policy that duplicates everything has no budget for it.
             let policy = self.scheduling.policy();
             let always = role == ChannelRole::Bulk && policy == ChunkPolicy::Redundant;
+            let second = second.filter(|second| Some(*second) != trial);
             let second = second.filter(|_| always || self.duplicates.try_spend(next.size));
             if let Some(second) = second {
                 self.counters.bytes_duplicated += next.size;
@@ -118,6 +127,24 @@ impl Session {
             }
         }
         false
+    }
+
+    /// Gives a copy of a chunk to a channel whose link crawls.
+    fn try_out(&mut self, now: Instant, key: ChunkKey, id: ChannelId) {
+        let Some(chunk) = self.unacknowledged.get(key) else {
+            return;
+        };
+        let bytes = chunk.length() as u64;
+        if let Some(channel) = self.channels.get_mut(id) {
+            let trial = Trial {
+                at: now,
+                bytes: ByteCount::new(bytes),
+                payload: channel.outbound().payload() + bytes,
+            };
+            channel.liveness_mut().try_out(trial);
+            self.counters.bytes_duplicated += bytes;
+            self.assign(key, id);
+        }
     }
 
     /// Returns what a policy may know of the chunk that goes next.

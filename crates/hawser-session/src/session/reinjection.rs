@@ -60,23 +60,36 @@ impl Session {
     /// The link may well live, so that the channel is not suspect: its TCP waits for a
     /// retransmission to time out, or the peer never took the channel up. Chunks of an express
     /// channel go over a bulk one: on a link with a short queue bulk crowds out the express
-    /// channel's few segments, and its time-outs grow to seconds.
+    /// channel's few segments, and its time-outs grow to seconds. Where a channel has not stalled,
+    /// but is far slower than usual, they go from the budget for duplicates.
     pub(super) fn reinject_heads(&mut self, now: Instant) {
         let most = self.channels.carried_in(REINJECTION_SPAN);
         let most = most.min(MAX_REINJECTED);
-        let mut keys = SmallVec::<[ChunkKey; 8]>::new();
-        for channel in self.channels.iter().filter(|c| c.has_stalled(now)) {
+        let (mut keys, mut early) = (SmallVec::<[ChunkKey; 8]>::new(), 0);
+        for channel in self.channels.iter() {
+            let has_stalled = channel.has_stalled(now);
+            if !has_stalled && self.channels.slow_pace(now, channel).is_none() {
+                continue;
+            }
             let Some(front) = self.front(channel).filter(|front| self.is_head(front)) else {
                 continue;
             };
-            if !self.goes_sooner(now, channel, front) {
+            if (has_stalled && !is_needed(now, channel, front))
+                || !self.goes_sooner(now, channel, front)
+            {
                 continue;
             }
             let (before, mut left) = (keys.len(), most);
             let behind = channel.outbound().sent();
             for sent in behind.filter(|sent| sent.end() >= front.end()) {
-                let alone = self.unacknowledged.is_single(sent.chunk());
-                keys.extend(alone.then(|| sent.chunk()));
+                let is_alone = self.unacknowledged.is_single(sent.chunk())
+                    && !self
+                        .unacknowledged
+                        .waits_again(sent.chunk(), ChannelRole::Bulk);
+                if is_alone && (has_stalled || self.duplicates.allows(early + sent.length())) {
+                    keys.push(sent.chunk());
+                    early += if has_stalled { 0 } else { sent.length() };
+                }
                 left = left.saturating_sub(sent.length());
                 if left == 0 {
                     break;
@@ -87,6 +100,7 @@ impl Session {
                 self.recorder.on_stalled(now, channel, chunks);
             }
         }
+        self.duplicates.spend(early);
         for key in keys {
             self.unacknowledged.send_again(key, ChannelRole::Bulk);
         }
@@ -143,7 +157,7 @@ impl Session {
             };
             let Some(candidate) = candidate else { continue };
             let here = view.arrival(ByteCount::new(candidate.length()));
-            let there = expected_arrival(now, channel, candidate);
+            let there = self.expected_arrival(now, channel, candidate);
             let repeat = Repeat {
                 chunk: candidate.chunk(),
                 bytes: candidate.length(),
@@ -179,31 +193,34 @@ impl Session {
         fronts.all(|other| other.chunk().segment() >= segment || stream(other) != own)
     }
 
-    /// True if a chunk that is due would be there sooner over a channel that moves.
+    /// Returns the time until a chunk in flight arrives. One that is overdue by a whole round trip
+    /// is taken for lost, and counts as late by as much again.
+    fn expected_arrival(&self, now: Instant, channel: &Channel, sent: &Sent) -> Duration {
+        let path = channel.path();
+        let ahead = channel.outbound().bytes_up_to(sent);
+        let drain = match self.channels.slow_pace(now, channel) {
+            Some(pace) => pace.time_for(ahead).map_or(NEVER, |time| time.min(NEVER)),
+            None => path.rate().time_for(ahead).unwrap_or_default(),
+        };
+        let age = now.since(sent.at());
+        drain.max((path.rtt() / 2).saturating_sub(age)) + overdue(now, channel, sent)
+    }
+
+    /// True if a chunk would be there sooner over a channel that moves.
     fn goes_sooner(&self, now: Instant, channel: &Channel, sent: &Sent) -> bool {
-        let there = expected_arrival(now, channel, sent);
+        let there = self.expected_arrival(now, channel, sent);
         let length = ByteCount::new(sent.length());
         let mut bulk = self.channels.iter();
-        is_needed(now, channel, sent)
-            && bulk.any(|other| {
-                let arrival = || other.view(now, self.config.chunk_size).arrival(length);
-                other.role() == ChannelRole::Bulk
-                    && other.link() != channel.link()
-                    && !other.is_suspect()
-                    && !other.has_stalled(now)
-                    && arrival() + MIN_GAIN < there
-            })
+        bulk.any(|other| {
+            let arrival = || other.view(now, self.config.chunk_size).arrival(length);
+            other.role() == ChannelRole::Bulk
+                && other.link() != channel.link()
+                && !other.is_suspect()
+                && !other.has_stalled(now)
+                && self.channels.slow_pace(now, other).is_none()
+                && arrival() + MIN_GAIN < there
+        })
     }
-}
-
-/// Returns the time until a chunk in flight arrives. One that is overdue by a whole round trip is
-/// taken for lost, and counts as late by as much again.
-fn expected_arrival(now: Instant, channel: &Channel, sent: &Sent) -> Duration {
-    let path = channel.path();
-    let ahead = channel.outbound().bytes_up_to(sent);
-    let drain = path.rate().time_for(ahead).unwrap_or_default();
-    let age = now.since(sent.at());
-    drain.max((path.rtt() / 2).saturating_sub(age)) + overdue(now, channel, sent)
 }
 
 /// True if a chunk in flight is so late that TCP would have repaired a single loss by now. It is
@@ -218,6 +235,8 @@ fn overdue(now: Instant, channel: &Channel, sent: &Sent) -> Duration {
     age.saturating_sub(channel.path().rtt() * 2)
 }
 
+/// In which a channel brings something that brings nothing now.
+const NEVER: Duration = Duration::from_secs(60);
 /// A smaller gain is not worth a duplicate.
 const MIN_GAIN: Duration = Duration::from_millis(5);
 /// A stalled channel's chunks are sent again up to this much at a time …

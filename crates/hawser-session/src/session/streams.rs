@@ -1,7 +1,7 @@
 //! What applications do with streams.
 
 use bytes::Bytes;
-use hawser_types::{ByteCount, Instant, StreamGroup, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, StreamGroup, StreamId};
 use hawser_wire::{Command, MAX_OPEN_METADATA};
 
 use super::Session;
@@ -45,6 +45,11 @@ impl Session {
     /// come.
     pub fn peer_metadata(&self, id: StreamId) -> Option<Bytes> {
         self.streams.get(id)?.peer_metadata().cloned()
+    }
+
+    /// Returns the channel that brought the peer's opening of a stream; `None` until that has come.
+    pub fn opened_over(&self, id: StreamId) -> Option<ChannelId> {
+        self.streams.get(id)?.opened_over()
     }
 
     /// Accepts a stream that the peer opened: `metadata` goes back in this direction's first
@@ -192,8 +197,10 @@ impl Session {
     /// be unacknowledged, and half as much wait in the streams to be sent; memory above the bound
     /// is given back as streams end and the peer acknowledges. What came and was not read may take
     /// a quarter more than `receive`, or 1 MiB more: the newest streams beyond that are reset.
+    /// Datagrams that came and were not taken may have an eighth of `receive`, or 256 KiB.
     pub fn set_memory(&mut self, now: Instant, receive: ByteCount, send: ByteCount) {
         self.streams.set_memory(receive, send);
+        self.datagrams.set_share(receive);
         let more = send > self.config.send_memory;
         self.config.send_memory = send;
         if more {
@@ -202,12 +209,13 @@ impl Session {
     }
 
     /// Lends nothing more to streams, and lets no more than `send` be unacknowledged, until the
-    /// next [`Session::set_memory`]. Returns what is lent and what is unacknowledged.
+    /// next [`Session::set_memory`]. Returns what is lent, together with datagrams that were not
+    /// taken, and what is unacknowledged.
     pub fn stop_lending(&mut self, send: ByteCount) -> (ByteCount, ByteCount) {
         self.streams.stop_lending();
         self.config.send_memory = send;
         let unacknowledged = ByteCount::new(self.unacknowledged.bytes());
-        (self.streams.lent(), unacknowledged)
+        (self.streams.lent() + self.datagrams.held(), unacknowledged)
     }
 
     /// Forgets a stream when nothing more can happen to it.

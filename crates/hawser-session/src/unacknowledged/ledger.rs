@@ -38,6 +38,7 @@ pub(crate) struct SentChunk {
 
 /// Names a chunk; goes stale when the chunk is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct ChunkKey {
     index: usize,
     segment: SegmentNumber,

@@ -42,7 +42,7 @@ pub(super) enum Udp {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Carried {
+pub(super) enum Carried {
     Tcp,
     Sctp,
     Auto,
@@ -78,6 +78,16 @@ impl DirectionChoice {
     }
 }
 
+impl From<Carried> for TransportChoice {
+    fn from(carried: Carried) -> Self {
+        match carried {
+            Carried::Tcp => Self::Tcp,
+            Carried::Sctp => Self::Sctp,
+            Carried::Auto => Self::Auto,
+        }
+    }
+}
+
 impl BondArguments {
     pub(super) fn config(&self) -> BondConfig {
         BondConfig {
@@ -86,11 +96,7 @@ impl BondArguments {
                 ..BondConfig::default().session
             },
             congestion: self.congestion,
-            transport: match self.transport {
-                Carried::Tcp => TransportChoice::Tcp,
-                Carried::Sctp => TransportChoice::Sctp,
-                Carried::Auto => TransportChoice::Auto,
-            },
+            transport: self.transport.into(),
             udp: self.udp.fate(),
         }
     }

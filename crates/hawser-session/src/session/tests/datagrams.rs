@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hawser_types::{ChannelId, Instant, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, StreamId};
 use hawser_wire::{ChannelRole, MAX_DATAGRAM, put_datagram};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
@@ -257,13 +257,30 @@ fn what_nobody_takes_is_bounded_and_goes_with_its_stream() {
         pair.run_for(1);
     }
     pair.run_for(50);
-    let held = pair.sides[GATEWAY].datagrams.held();
+    let held = pair.sides[GATEWAY].datagrams.held().as_u64();
     assert!((200_000..=256 * 1024).contains(&held), "{held}");
     pair.sides[CLIENT].reset(pair.now, id, 0);
     pair.run_for(50);
-    assert_eq!(pair.sides[GATEWAY].datagrams.held(), 0);
+    assert_eq!(pair.sides[GATEWAY].datagrams.held(), ByteCount::ZERO);
     let gone = pair.sides[GATEWAY].receive_datagram(id);
     assert_eq!(gone, Err(StreamError::Unknown(id)));
+}
+
+#[test]
+fn what_nobody_takes_of_many_streams_is_within_the_sessions_memory() {
+    let (mut pair, first) = pair([100, 100], [5, 5]);
+    let mib = ByteCount::from_mib(1);
+    pair.sides[GATEWAY].set_memory(pair.now, mib, mib);
+    let streams = [first, open(&mut pair), open(&mut pair), open(&mut pair)];
+    for number in 0..1600 {
+        send(&mut pair, CLIENT, streams[number % 4], number as u32, 1200);
+        pair.run_for(1);
+    }
+    pair.run_for(50);
+    let held = pair.sides[GATEWAY].datagrams.held();
+    let most = ByteCount::from_kib(256);
+    assert!(held <= most && held > ByteCount::from_kib(200), "{held}");
+    assert!(pair.sides[GATEWAY].memory() >= held);
 }
 
 #[test]
