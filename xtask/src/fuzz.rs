@@ -173,6 +173,7 @@ fn dictionary(target: &str) -> Option<&'static str> {
         "control" => Some("json.dict"),
         "front" if rest.starts_with("http") => Some("http.dict"),
         "sip" => Some("sip.dict"),
+        "voucher" => Some("voucher.dict"),
         _ => None,
     }
 }

@@ -148,7 +148,7 @@ const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
 ];
 
-const NEEDS: [Need; 30] = [
+const NEEDS: [Need; 31] = [
     Need {
         program: "curl",
         package: "curl",
@@ -158,6 +158,11 @@ const NEEDS: [Need; 30] = [
         program: "nginx",
         package: "nginx",
         tests: "real clients and many short connections to a real server",
+    },
+    Need {
+        program: "faketime",
+        package: "faketime",
+        tests: "the program with a clock that is wrong",
     },
     Need {
         program: "git",

@@ -24,10 +24,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use hawser_config::{
     CaptureScope, ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet,
-    PacketExit, ServeConfig, UpConfig,
+    MAX_LIMIT, PacketExit, ServeConfig, UpConfig,
 };
 use hawser_net::identity::PublicKey;
 use hawser_session::{SctpPaths, TransportChoice};
@@ -44,7 +45,7 @@ pub(crate) use first_run::{SetupArgs, Undo, Whose, YesNo};
 pub(crate) use front::{DiscoveryArgs, FrontArgs, VouchedArgs, VoucherArgs};
 pub(crate) use kill_switch::{KillSwitchAction, KillSwitchArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
-pub(crate) use peers::{KeySource, PeersAction, PeersArgs};
+pub(crate) use peers::{KeySource, PeersAction, PeersArgs, Removed};
 pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
 pub(crate) use shared::TableArgs;
@@ -230,6 +231,12 @@ pub(crate) struct ServeArgs {
     /// 10.83.0.0/16 and fd48:6177:7365:72::/64]
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) packet_pool: Vec<IpNet>,
+    /// Let one client's packets have this many flows at once [default: 8192]
+    #[arg(long, value_name = "COUNT", value_parser = limit())]
+    pub(crate) packet_flows_per_client: Option<u32>,
+    /// Let one client's packets begin this many flows in a second [default: 1000]
+    #[arg(long, value_name = "COUNT", value_parser = limit())]
+    pub(crate) packet_flows_per_second: Option<u32>,
     /// Relay between clients that know each other by name where both are behind NAT
     #[arg(long)]
     pub(crate) meet: bool,
@@ -252,9 +259,10 @@ pub(crate) struct ServeArgs {
 /// `hawser up`.
 #[derive(Args, Debug)]
 pub(crate) struct UpArgs {
-    /// Enrol with the gateway of this invite [default: the gateway enrolled with before; without
+    /// Enrol with the gateway of the invite in a file, from standard input (-) or given here, where
+    /// other users of this machine can read it [default: the gateway enrolled with before; without
     /// one, connect directly, each connection over one of the links]
-    #[arg(long, value_name = "URL|@FILE")]
+    #[arg(long, value_name = "@FILE|-|URL", allow_hyphen_values = true)]
     pub(crate) gateway: Option<GatewaySource>,
     /// Connect directly, even if a gateway is enrolled
     #[arg(long, conflicts_with = "gateway")]
@@ -264,7 +272,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHEN")]
     pub(crate) via_gateway: Option<GatewayUse>,
     /// Enrol with the peer of this invite, for connections to it alone; may be repeated
-    #[arg(long = "peer", value_name = "URL|@FILE")]
+    #[arg(long = "peer", value_name = "@FILE|-|URL", allow_hyphen_values = true)]
     pub(crate) peers: Vec<GatewaySource>,
     /// Listen for applications at this address [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
@@ -312,6 +320,11 @@ pub(crate) struct UpArgs {
     /// The name of this host.
     #[command(flatten)]
     pub(crate) registration: RegistrationArgs,
+    /// Let others begin connections to this machine, and to the hosts behind it, by a gateway with
+    /// `--packet-exit routed`, whose inner addresses may be public then; for --capture system and
+    /// lan. Without, only what answers is taken
+    #[arg(long)]
+    pub(crate) accept_inbound: bool,
     /// Let the gateway connect to this TCP port, 1024 or higher, on this machine's links, to add
     /// links of its own to the session; for `hawser serve --further-link`. Others get no answer
     /// there. The firewall must let these connections in, and there must be no address translation
@@ -435,6 +448,19 @@ impl ServeArgs {
         if !self.packet_pool.is_empty() {
             config.packet_pool.clone_from(&self.packet_pool);
         }
+        let limits = &mut config.limits;
+        for (flag, limit) in [
+            (
+                self.packet_flows_per_client,
+                &mut limits.packet_flows_per_client,
+            ),
+            (
+                self.packet_flows_per_second,
+                &mut limits.packet_flows_per_second,
+            ),
+        ] {
+            *limit = flag.unwrap_or(*limit);
+        }
         config.meet |= self.meet;
         if !self.further_links.is_empty() {
             config.further_links.clone_from(&self.further_links);
@@ -474,6 +500,7 @@ impl UpArgs {
         self.registration.apply_to(config);
         self.discovery.apply_to(config);
         self.vouched.apply_to(config);
+        config.accept_inbound |= self.accept_inbound;
         config.accept_joins = self.accept_joins.or(config.accept_joins);
         config.kill_switch |= self.kill_switch;
         if !self.kill_switch_allow.is_empty() {
@@ -484,6 +511,10 @@ impl UpArgs {
         }
         config.web = self.web.or(config.web);
     }
+}
+
+fn limit() -> RangedI64ValueParser<u32> {
+    value_parser!(u32).range(1..=i64::from(MAX_LIMIT))
 }
 
 fn web_address(text: &str) -> Result<SocketAddr, String> {

@@ -5,6 +5,7 @@ pub(crate) mod board;
 pub(crate) mod doctor;
 pub(crate) mod enclosed;
 pub(crate) mod first_run;
+pub(crate) mod given_invites;
 pub(crate) mod invite;
 pub(crate) mod manual;
 pub(crate) mod peers;

@@ -20,13 +20,16 @@ use clap::Parser as _;
 use args::{Cli, Command};
 use client::{events, kill_switch, link, links, policy, status, streams, top, upgrade, web, why};
 use commands::{
-    bench, doctor, enclosed, first_run, invite, manual, peers, receive, rule, run, send, serve, up,
-    voucher,
+    bench, doctor, enclosed, first_run, given_invites, invite, manual, peers, receive, rule, run,
+    send, serve, up, voucher,
 };
 use setup::Setup;
 
 fn main() -> ExitCode {
-    let Cli { global, command } = Cli::parse();
+    let Cli {
+        global,
+        mut command,
+    } = Cli::parse();
     match &command {
         // While this process has one thread.
         Command::Enclosed(args) => return enclosed::run(args),
@@ -38,7 +41,10 @@ fn main() -> ExitCode {
         _ => {}
     }
     let format = global.log_format.unwrap_or_default();
-    let outcome = Setup::new(global, &command).and_then(|setup| run(&setup, command));
+    let outcome = Setup::new(global, &command).and_then(|setup| {
+        given_invites::take(&setup, &mut command)?;
+        run(&setup, command)
+    });
     match outcome {
         Ok(code) => code,
         Err(error) if setup::is_broken_pipe(&error) => ExitCode::SUCCESS,

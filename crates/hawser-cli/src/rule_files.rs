@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use hawser_config::{ConfigError, load_rules, rule_set};
+use hawser_net::store::StateFile;
 use hawser_policy::{Profile, Rule, RuleSet};
 
 use crate::config_file::ConfigFile;
@@ -95,4 +96,4 @@ fn is_missing(error: &std::io::Error) -> bool {
 }
 
 /// Name of the file in the state directory.
-const OWN: &str = "rules.toml";
+const OWN: &str = StateFile::Rules.name();

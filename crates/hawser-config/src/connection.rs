@@ -23,6 +23,12 @@ pub struct ConnectionConfig {
     /// `peer-retry`: pause before an address without a peer is probed again. From 1 s to a day,
     /// default a minute.
     pub peer_retry: Duration,
+    /// `peer-fallback`: whether connections to an address go over plain TCP where the peer there
+    /// has carried some and does not answer any more. Default false: they are refused.
+    pub peer_fallback: bool,
+    /// `private-names`: whether names may lead to private addresses, whichever server answers.
+    /// Default true.
+    pub private_names: bool,
     /// `mptcp`: whether destinations are offered Multipath TCP, where this system has it: `"auto"`.
     /// Default `"off"`.
     pub mptcp: bool,
@@ -46,6 +52,8 @@ impl Default for ConnectionConfig {
             gateway: GatewayUse::default(),
             peers: true,
             peer_retry: DEFAULT_PEER_RETRY,
+            peer_fallback: false,
+            private_names: true,
             mptcp: false,
             portal_checks: Vec::new(),
             probe_downloads: Vec::new(),
@@ -65,6 +73,8 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
             "gateway",
             "peers",
             "peer-retry",
+            "peer-fallback",
+            "private-names",
             "mptcp",
             "portal-checks",
             "probe-downloads",
@@ -86,6 +96,14 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
         }
         if let Some(field) = section.field("peer-retry") {
             config.peer_retry = field.parse_with(read_retry, "a time from 1s to 1d")?;
+        }
+        for (key, value) in [
+            ("peer-fallback", &mut config.peer_fallback),
+            ("private-names", &mut config.private_names),
+        ] {
+            if let Some(field) = section.field(key) {
+                *value = field.boolean()?;
+            }
         }
         if let Some(field) = section.field("mptcp") {
             config.mptcp = field.word(&[("off", false), ("auto", true)])?;

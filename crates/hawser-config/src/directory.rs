@@ -2,9 +2,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use hawser_types::Host;
+use ipnet::IpNet;
 
 use crate::ConfigError;
-use crate::address::read_listen;
+use crate::address::{read_listen, read_networks};
 use crate::document::{Field, Section};
 
 /// `[directory]`: the SIP registrar and proxy of `hawser serve`.
@@ -26,6 +27,9 @@ pub struct DirectoryConfig {
     /// `digests`: what passwords are proved by, in the order in which they are offered.
     /// Default SHA-256, then MD5.
     pub digests: Vec<Digest>,
+    /// `allow-contact`: networks that users' contacts may lead to although they are private or
+    /// local. None by default: contacts lead to the internet, and to where the user registers from.
+    pub allow_contact: Vec<IpNet>,
     /// `limits`: bounds of what others can make it hold and do.
     pub limits: DirectoryLimits,
 }
@@ -92,6 +96,7 @@ impl Default for DirectoryConfig {
             private_key: None,
             users_file: None,
             digests: vec![Digest::Sha256, Digest::Md5],
+            allow_contact: Vec::new(),
             limits: DirectoryLimits::default(),
         }
     }
@@ -119,6 +124,7 @@ impl TryFrom<Section<'_>> for DirectoryConfig {
             "private-key",
             "users-file",
             "digests",
+            "allow-contact",
             "limits",
         ])?;
         let mut config = Self::default();
@@ -145,6 +151,9 @@ impl TryFrom<Section<'_>> for DirectoryConfig {
             if config.digests.is_empty() {
                 return Err(field.wrong(allowed));
             }
+        }
+        if let Some(networks) = read_networks(&section, "allow-contact")? {
+            config.allow_contact = networks;
         }
         config.limits = section.section_or_default("limits")?;
         Ok(config)

@@ -2,13 +2,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Source of a gateway's invite: the invite itself, or a file with it.
+/// Source of a gateway's invite: the invite itself, or where it is read from.
 #[derive(Clone, PartialEq, Eq)]
 pub enum GatewaySource {
     /// `hawser://host:port/#…`. It may carry a secret: neither log nor show it whole.
     Url(String),
     /// `@FILE`: the file's first line is the invite.
     File(PathBuf),
+    /// `-`: the next line of standard input is the invite.
+    Stdin,
 }
 
 impl FromStr for GatewaySource {
@@ -16,6 +18,7 @@ impl FromStr for GatewaySource {
 
     fn from_str(text: &str) -> Result<Self, GatewaySourceError> {
         match text.strip_prefix('@') {
+            None if text == "-" => Ok(Self::Stdin),
             Some("") => Err(GatewaySourceError),
             Some(path) => Ok(Self::File(path.into())),
             None if text.starts_with("hawser://") => Ok(Self::Url(text.to_owned())),
@@ -33,13 +36,17 @@ impl fmt::Debug for GatewaySource {
                 write!(f, "Url({address}#…)")
             }
             Self::File(path) => write!(f, "File({})", path.display()),
+            Self::Stdin => f.write_str("Stdin"),
         }
     }
 }
 
 /// A text that is not an invite. It is not repeated, since it may be part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected an invite `hawser://host:port/#…` or `@FILE` with one in the file")]
+#[error(
+    "expected `@FILE` with an invite in the file, `-` for one from standard input, or an invite \
+     `hawser://host:port/#…`"
+)]
 pub struct GatewaySourceError;
 
 #[cfg(test)]
@@ -54,7 +61,8 @@ mod tests {
             url,
             Ok(GatewaySource::Url("hawser://gw:7443/#secret".into()))
         );
-        for text in ["", "@", "https://gw/", "gw:7443"] {
+        assert_eq!("-".parse(), Ok(GatewaySource::Stdin));
+        for text in ["", "@", "--", "https://gw/", "gw:7443"] {
             assert_eq!(
                 text.parse::<GatewaySource>(),
                 Err(GatewaySourceError),

@@ -43,8 +43,8 @@ pub use ipnet::IpNet;
 pub use link::{LinkConfig, read_link_name};
 pub use rule::{load_rules, parse_rules, rule_set};
 pub use serve::{
-    DEFAULT_GATEWAY_PORT, PACKET_POOL, PacketExit, ServeConfig, ServeLimits, UnknownPacketExit,
-    WEB_ADDRESS, read_web_address,
+    DEFAULT_GATEWAY_PORT, MAX_LIMIT, PACKET_POOL, PacketExit, ServeConfig, ServeLimits,
+    UnknownPacketExit, WEB_ADDRESS, read_web_address,
 };
 pub use session::{
     Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_RECORDER, MAX_SURVIVE,

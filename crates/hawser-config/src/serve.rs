@@ -4,7 +4,7 @@ use std::str::FromStr;
 use hawser_types::ByteCount;
 use ipnet::IpNet;
 
-use crate::address::read_listen;
+use crate::address::{read_listen, read_networks};
 use crate::document::Section;
 use crate::link::read_link_names;
 use crate::{ConfigError, FrontConfig, HostPort, read_network};
@@ -90,6 +90,11 @@ pub struct ServeLimits {
     pub half_open_handshakes: u32,
     /// `connects-per-second`: to destinations, for one client. Default 2000.
     pub connects_per_second: u32,
+    /// `packet-flows-per-client`: that the kernel tracks at once, of one client's packets, hosts
+    /// behind it among them. Default 8192.
+    pub packet_flows_per_client: u32,
+    /// `packet-flows-per-second`: that begin, of one client. Default 1000.
+    pub packet_flows_per_second: u32,
 }
 
 impl Default for ServeConfig {
@@ -123,6 +128,8 @@ impl Default for ServeLimits {
             memory: ByteCount::from_mib(1024),
             half_open_handshakes: 256,
             connects_per_second: 2000,
+            packet_flows_per_client: 8192,
+            packet_flows_per_second: 1000,
         }
     }
 }
@@ -155,11 +162,8 @@ impl TryFrom<Section<'_>> for ServeConfig {
             let read = hosts.iter().map(|host| host.parse(allowed));
             config.advertise = read.collect::<Result<_, _>>()?;
         }
-        if let Some(field) = section.field("allow-destination") {
-            let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
-            let networks = field.list(allowed)?;
-            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
-            config.allow_destination = read.collect::<Result<_, _>>()?;
+        if let Some(networks) = read_networks(&section, "allow-destination")? {
+            config.allow_destination = networks;
         }
         config.limits = section.section_or_default("limits")?;
         if let Some(field) = section.field("udp") {
@@ -198,6 +202,8 @@ impl TryFrom<Section<'_>> for ServeLimits {
             "memory",
             "half-open-handshakes",
             "connects-per-second",
+            "packet-flows-per-client",
+            "packet-flows-per-second",
         ])?;
         let mut limits = Self::default();
         for (key, value) in [
@@ -206,6 +212,14 @@ impl TryFrom<Section<'_>> for ServeLimits {
             ("streams-per-session", &mut limits.streams_per_session),
             ("half-open-handshakes", &mut limits.half_open_handshakes),
             ("connects-per-second", &mut limits.connects_per_second),
+            (
+                "packet-flows-per-client",
+                &mut limits.packet_flows_per_client,
+            ),
+            (
+                "packet-flows-per-second",
+                &mut limits.packet_flows_per_second,
+            ),
         ] {
             if let Some(field) = section.field(key) {
                 *value = field.integer(1..=MAX_LIMIT)?;
@@ -244,5 +258,6 @@ pub const DEFAULT_GATEWAY_PORT: u16 = 7443;
 /// that are seldom met.
 pub const PACKET_POOL: [&str; 2] = ["10.83.0.0/16", "fd48:6177:7365:72::/64"];
 
-const MAX_LIMIT: u32 = 1_000_000;
+/// The highest value of a count among the limits.
+pub const MAX_LIMIT: u32 = 1_000_000;
 const MIN_MEMORY: ByteCount = ByteCount::from_mib(16);

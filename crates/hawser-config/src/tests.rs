@@ -33,7 +33,7 @@ fn every_key_reaches_its_place() {
         listen = "0.0.0.0:9000"
         advertise = ["gw.example", "[2001:db8::1]:7443"]
         allow-destination = ["192.168.7.0/24", "fd00::/8"]
-        limits = { sessions = 1, sessions-per-client = 2, streams-per-session = 3, memory = "16MiB", half-open-handshakes = 5, connects-per-second = 0x6 }
+        limits = { sessions = 1, sessions-per-client = 2, streams-per-session = 3, memory = "16MiB", half-open-handshakes = 5, connects-per-second = 0x6, packet-flows-per-client = 7, packet-flows-per-second = 8 }
         udp = false
         client-schedulers = false
         web = "[::1]:7481"
@@ -95,6 +95,8 @@ fn every_key_reaches_its_place() {
         memory: ByteCount::from_mib(16),
         half_open_handshakes: 5,
         connects_per_second: 6,
+        packet_flows_per_client: 7,
+        packet_flows_per_second: 8,
     };
     assert_eq!(config.serve.limits, limits);
     assert!(!config.serve.udp && !config.serve.client_schedulers);
@@ -166,7 +168,7 @@ fn an_unknown_key_is_named_with_those_allowed() {
         error("[serve]\nlisten = \"[::]:1\"\n\n[serve.limits]\nsesions = 5\n"),
         "hawser.toml:5: unknown key `serve.limits.sesions`; allowed: sessions, \
          sessions-per-client, streams-per-session, memory, half-open-handshakes, \
-         connects-per-second"
+         connects-per-second, packet-flows-per-client, packet-flows-per-second"
     );
     assert_eq!(
         error("\n[[link]]\nname = \"a\"\nprize = 3\n"),

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use hawser_types::{HostName, HostNameAt, MIN_JOIN_PORT};
 use ipnet::IpNet;
 
-use crate::address::read_listen;
+use crate::address::{read_listen, read_networks};
 use crate::directory::{Digest, read_path};
 use crate::document::{Field, Section};
 use crate::link::read_link_names;
 use crate::serve::read_web;
-use crate::{CaptureScope, ConfigError, GatewaySource, read_network};
+use crate::{CaptureScope, ConfigError, GatewaySource};
 
 /// `[up]`: the proxy port and the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,10 @@ pub struct UpConfig {
     /// `vouched-certificates`: file with the certificates that such names' are checked against, in
     /// PEM. Default: the system's.
     pub vouched_certificates: Option<PathBuf>,
+    /// `accept-inbound`: lets others begin flows of packets to this machine, and the hosts behind
+    /// it, by a gateway that routes them here, whose inner addresses may be public then. Default:
+    /// no.
+    pub accept_inbound: bool,
     /// `accept-joins`: TCP port of this host's own at which its gateway may connect to it, to add
     /// channels to the session. From 1024 on. None by default: nothing listens.
     pub accept_joins: Option<u16>,
@@ -82,15 +86,23 @@ impl UpConfig {
         self.is_reachable() && self.password_file.is_none() && !self.no_password
     }
 
+    fn read_accepted(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
+        if let Some(field) = section.field("accept-inbound") {
+            self.accept_inbound = field.boolean()?;
+        }
+        if let Some(field) = section.field("accept-joins") {
+            let ports = u32::from(MIN_JOIN_PORT)..=u32::from(u16::MAX);
+            self.accept_joins = u16::try_from(field.integer(ports)?).ok();
+        }
+        Ok(())
+    }
+
     fn read_kill_switch(&mut self, section: &Section<'_>) -> Result<(), ConfigError> {
         if let Some(field) = section.field("kill-switch") {
             self.kill_switch = field.boolean()?;
         }
-        if let Some(field) = section.field("kill-switch-allow") {
-            let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
-            let networks = field.list(allowed)?;
-            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
-            self.kill_switch_allow = read.collect::<Result<_, _>>()?;
+        if let Some(networks) = read_networks(section, "kill-switch-allow")? {
+            self.kill_switch_allow = networks;
         }
         Ok(())
     }
@@ -178,6 +190,7 @@ impl Default for UpConfig {
             require_bonded: false,
             vouched: Vec::new(),
             vouched_certificates: None,
+            accept_inbound: false,
             accept_joins: None,
             web: None,
         }
@@ -208,6 +221,7 @@ impl TryFrom<Section<'_>> for UpConfig {
             "require-bonded",
             "vouched",
             "vouched-certificates",
+            "accept-inbound",
             "accept-joins",
             "web",
         ])?;
@@ -217,7 +231,7 @@ impl TryFrom<Section<'_>> for UpConfig {
         }
         config.links = read_link_names(&section, "links")?;
         if let Some(field) = section.field("gateway") {
-            config.gateway = Some(field.parse("an invite \"hawser://…\" or \"@FILE\"")?);
+            config.gateway = Some(read_gateway(&field)?);
         }
         if let Some(field) = section.field("allow-lan") {
             config.allow_lan = field.boolean()?;
@@ -238,12 +252,18 @@ impl TryFrom<Section<'_>> for UpConfig {
         config.read_name(&section)?;
         config.read_discovery(&section)?;
         config.read_vouched(&section)?;
-        if let Some(field) = section.field("accept-joins") {
-            let ports = u32::from(MIN_JOIN_PORT)..=u32::from(u16::MAX);
-            config.accept_joins = u16::try_from(field.integer(ports)?).ok();
-        }
+        config.read_accepted(&section)?;
         config.web = read_web(&section)?;
         Ok(config)
+    }
+}
+
+fn read_gateway(field: &Field<'_>) -> Result<GatewaySource, ConfigError> {
+    let allowed = "an invite \"hawser://…\" or \"@FILE\"";
+    match field.parse(allowed)? {
+        // A service has nothing to read.
+        GatewaySource::Stdin => Err(field.wrong(allowed)),
+        source => Ok(source),
     }
 }
 

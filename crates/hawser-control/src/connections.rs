@@ -92,7 +92,8 @@ pub struct NotAskedStatus {
     pub left: Duration,
 }
 
-/// A server that connections go to without a session although it was seen to have Hawser.
+/// A server whose connections are refused or go without a session although it was seen to have
+/// Hawser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotBondedStatus {
     /// Its address and port.

@@ -175,8 +175,8 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since_unix_ms: Option<u64>,
     },
-    /// Connections to a server go without a session although it was seen to have Hawser, or are
-    /// bonded again.
+    /// Connections to a server are refused or go without a session although it was seen to have
+    /// Hawser, or are bonded again.
     NotBonded {
         /// Its address and port.
         server: SocketAddr,

@@ -179,6 +179,34 @@ impl Request {
         sessions: None,
         streams: None,
     };
+
+    /// True if only the daemon's own user and root may ask for it: it ends the daemon, hands out a
+    /// recording or a secret, or admits or removes clients. Everything else is also for members of
+    /// the group `hawser`, and for who has the token of the dashboard.
+    #[must_use]
+    pub const fn is_for_owner(&self) -> bool {
+        match self {
+            Self::Stop
+            | Self::Upgrade { .. }
+            | Self::Recording { .. }
+            | Self::ReadToken
+            | Self::Invite { .. }
+            | Self::RevokePeer { .. } => true,
+            Self::Status { .. }
+            | Self::Why { .. }
+            | Self::History { .. }
+            | Self::Events { .. }
+            | Self::Policy
+            | Self::Peers
+            | Self::SetLink(_)
+            | Self::SetScheduler { .. }
+            | Self::SetGateway { .. }
+            | Self::SetTransport { .. }
+            | Self::SetProfile { .. }
+            | Self::AddRule { .. }
+            | Self::RemoveRule { .. } => false,
+        }
+    }
 }
 
 /// The answers of a daemon.

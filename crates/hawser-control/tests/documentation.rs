@@ -99,3 +99,17 @@ fn every_reason_of_an_error_is_explained() {
         assert!(text.contains(&format!("\n| `{reason}` | ")), "{reason}");
     }
 }
+
+#[test]
+fn requests_in_the_section_for_the_owner_are_refused_to_others_and_no_other_is() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/control-api.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, section) = text.split_once("\n## For the socket only\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    for example in examples().iter().filter(|it| it.get("request").is_some()) {
+        let name = example["request"].as_str().unwrap();
+        let request: Request = decode(&example.to_string().into_bytes()).unwrap();
+        let is_there = section.contains(&format!("\"request\": \"{name}\""));
+        assert_eq!(request.is_for_owner(), is_there, "{name}");
+    }
+}

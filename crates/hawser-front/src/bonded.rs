@@ -13,18 +13,15 @@ use hawser_net::identity::PublicKey;
 use hawser_net::session::SessionHandle;
 use hawser_net::stream::{BondStream, ResetByPeer};
 use hawser_types::StreamId;
+use hawser_wire::StreamKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{EarlyData, Observation, Observe, Origin};
 use crate::destination::Destination;
 use crate::incoming::IncomingStream;
-use crate::packets::OPENING_PACKETS;
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
-/// What a stream is for, as its opening chunk's first byte says.
-///
-/// 1 to 3 begin a [`Destination`]: the peer is to connect there. 4 to 6 begin one for datagrams,
-/// see [`crate::datagram::opening`].
+/// What a stream is for, as its opening chunk's first byte, a [`StreamKind`], says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A connection to a destination.
@@ -55,56 +52,49 @@ pub enum Purpose {
 impl Purpose {
     /// What the opening of an incoming stream asks for; `None` when this version does not know it.
     pub fn of(opening: &[u8]) -> Option<Self> {
-        match opening {
-            [1..=3, ..] => Some(Self::Connect),
-            [4..=9, ..] => Some(Self::Datagrams),
-            [OPENING_PACKETS, ..] => Some(Self::Packets),
-            [OPENING_FILE] => Some(Self::File),
-            [OPENING_SINK] => Some(Self::Sink),
-            [OPENING_SOURCE, size @ ..] => {
-                Some(Self::Source(u64::from_be_bytes(size.try_into().ok()?)))
+        let (_, rest) = opening.split_first()?;
+        let alone = |purpose| rest.is_empty().then_some(purpose);
+        match StreamKind::of_opening(opening)? {
+            StreamKind::ConnectV4 | StreamKind::ConnectV6 | StreamKind::ConnectName => {
+                Some(Self::Connect)
             }
-            [OPENING_BE_MET] => Some(Self::BeMet),
-            [OPENING_MEET, key @ ..] => Some(Self::Meet(key.try_into().ok()?)),
-            [OPENING_OBSERVE, token @ ..] => Some(Self::Observe(token.try_into().ok()?)),
-            [OPENING_PUNCH] => Some(Self::Punch),
-            [OPENING_REASONS] => Some(Self::Reasons(None)),
-            [OPENING_REASONS, stream @ ..] => {
-                let stream = u64::from_be_bytes(stream.try_into().ok()?);
+            StreamKind::DatagramsV4
+            | StreamKind::DatagramsV6
+            | StreamKind::DatagramsName
+            | StreamKind::CallV4
+            | StreamKind::CallV6
+            | StreamKind::CallName => Some(Self::Datagrams),
+            StreamKind::Packets => Some(Self::Packets),
+            StreamKind::File => alone(Self::File),
+            StreamKind::Sink => alone(Self::Sink),
+            StreamKind::Source => Some(Self::Source(u64::from_be_bytes(rest.try_into().ok()?))),
+            StreamKind::Reasons if rest.is_empty() => Some(Self::Reasons(None)),
+            StreamKind::Reasons => {
+                let stream = u64::from_be_bytes(rest.try_into().ok()?);
                 Some(Self::Reasons(Some(StreamId::new(stream))))
             }
-            _ => None,
+            StreamKind::BeMet => alone(Self::BeMet),
+            StreamKind::Meet => Some(Self::Meet(rest.try_into().ok()?)),
+            StreamKind::Observe => Some(Self::Observe(rest.try_into().ok()?)),
+            StreamKind::Punch => alone(Self::Punch),
         }
     }
 
     /// The opening of a stream that has no destination.
     pub fn opening(self) -> Bytes {
+        let with =
+            |kind: StreamKind, rest: &[u8]| Bytes::from([&[kind.number()][..], rest].concat());
         match self {
             Self::Connect | Self::Datagrams | Self::Packets => Bytes::new(),
-            Self::File => Bytes::from_static(&[OPENING_FILE]),
-            Self::Sink => Bytes::from_static(&[OPENING_SINK]),
-            Self::Source(size) => {
-                let mut opening = vec![OPENING_SOURCE];
-                opening.extend(size.to_be_bytes());
-                opening.into()
-            }
-            Self::BeMet => Bytes::from_static(&[OPENING_BE_MET]),
-            Self::Meet(key) => {
-                let mut opening = vec![OPENING_MEET];
-                opening.extend(key);
-                opening.into()
-            }
-            Self::Observe(token) => {
-                let mut opening = vec![OPENING_OBSERVE];
-                opening.extend(token);
-                opening.into()
-            }
-            Self::Punch => Bytes::from_static(&[OPENING_PUNCH]),
-            Self::Reasons(stream) => {
-                let mut opening = vec![OPENING_REASONS];
-                opening.extend(stream.iter().flat_map(|it| it.value().to_be_bytes()));
-                opening.into()
-            }
+            Self::File => with(StreamKind::File, &[]),
+            Self::Sink => with(StreamKind::Sink, &[]),
+            Self::Source(size) => with(StreamKind::Source, &size.to_be_bytes()),
+            Self::BeMet => with(StreamKind::BeMet, &[]),
+            Self::Meet(key) => with(StreamKind::Meet, &key),
+            Self::Observe(token) => with(StreamKind::Observe, &token),
+            Self::Punch => with(StreamKind::Punch, &[]),
+            Self::Reasons(None) => with(StreamKind::Reasons, &[]),
+            Self::Reasons(Some(stream)) => with(StreamKind::Reasons, &stream.value().to_be_bytes()),
         }
     }
 }
@@ -457,14 +447,6 @@ fn reset_code(code: u32) -> ResetCode {
     known.unwrap_or(ResetCode::Aborted)
 }
 
-const OPENING_FILE: u8 = 0x10;
-const OPENING_SINK: u8 = 0x11;
-const OPENING_SOURCE: u8 = 0x12;
-const OPENING_REASONS: u8 = 0x13;
-const OPENING_BE_MET: u8 = 0x15;
-const OPENING_MEET: u8 = 0x16;
-const OPENING_OBSERVE: u8 = 0x17;
-const OPENING_PUNCH: u8 = 0x18;
 const MAX_READ: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -491,10 +473,10 @@ mod tests {
         for unknown in [
             &[][..],
             &[0],
-            &[OPENING_SOURCE, 1, 2],
-            &[OPENING_FILE, 0],
-            &[OPENING_REASONS, 7],
-            &[OPENING_MEET, 7],
+            &[StreamKind::Source.number(), 1, 2],
+            &[StreamKind::File.number(), 0],
+            &[StreamKind::Reasons.number(), 7],
+            &[StreamKind::Meet.number(), 7],
         ] {
             assert_eq!(Purpose::of(unknown), None);
         }

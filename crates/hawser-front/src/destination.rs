@@ -22,6 +22,7 @@ use std::str::FromStr;
 
 pub use hawser_types::{Host, HostName};
 use hawser_types::{HostError, HostPortFault, HostPortParts, PortPart};
+use hawser_wire::StreamKind;
 use serde::{Deserialize, Serialize};
 
 /// A host and a port to connect to.
@@ -61,11 +62,11 @@ impl Destination {
     /// Appends the encoding to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let kind = match &self.host {
-            Host::Ip(IpAddr::V4(_)) => KIND_IPV4,
-            Host::Ip(IpAddr::V6(_)) => KIND_IPV6,
-            Host::Name(_) => KIND_NAME,
+            Host::Ip(IpAddr::V4(_)) => StreamKind::ConnectV4,
+            Host::Ip(IpAddr::V6(_)) => StreamKind::ConnectV6,
+            Host::Name(_) => StreamKind::ConnectName,
         };
-        out.push(kind);
+        out.push(kind.number());
         out.extend_from_slice(&self.port.to_be_bytes());
         match &self.host {
             Host::Ip(IpAddr::V4(address)) => out.extend_from_slice(&address.octets()),
@@ -93,20 +94,20 @@ impl Destination {
         let (&[kind, high, low], rest) = bytes
             .split_first_chunk()
             .ok_or(DestinationError::Truncated)?;
-        let (host, rest) = match kind {
-            KIND_IPV4 => {
+        let (host, rest) = match StreamKind::of_number(kind) {
+            Some(StreamKind::ConnectV4) => {
                 let (octets, rest) = rest
                     .split_first_chunk::<4>()
                     .ok_or(DestinationError::Truncated)?;
                 (Host::Ip(Ipv4Addr::from(*octets).into()), rest)
             }
-            KIND_IPV6 => {
+            Some(StreamKind::ConnectV6) => {
                 let (octets, rest) = rest
                     .split_first_chunk::<16>()
                     .ok_or(DestinationError::Truncated)?;
                 (Host::Ip(Ipv6Addr::from(*octets).into()), rest)
             }
-            KIND_NAME => {
+            Some(StreamKind::ConnectName) => {
                 let (&length, rest) = rest.split_first().ok_or(DestinationError::Truncated)?;
                 let (name, rest) = rest
                     .split_at_checked(usize::from(length))
@@ -116,7 +117,7 @@ impl Destination {
                     Host::Ip(_) => return Err(DestinationError::Name),
                 }
             }
-            kind => return Err(DestinationError::UnknownKind(kind)),
+            _ => return Err(DestinationError::UnknownKind(kind)),
         };
         match rest {
             [] => Ok(Self::new(host, u16::from_be_bytes([high, low]))),
@@ -199,9 +200,6 @@ impl From<HostError> for DestinationError {
 
 /// The longest encoding, in bytes.
 const MAX_ENCODED_LENGTH: usize = 4 + HostName::MAX_LENGTH;
-const KIND_IPV4: u8 = 1;
-const KIND_IPV6: u8 = 2;
-const KIND_NAME: u8 = 3;
 
 #[cfg(test)]
 mod tests {

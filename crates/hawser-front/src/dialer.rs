@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
+use hawser_net::identity::PublicKey;
 use hawser_types::ByteCount;
 use tokio::time::Instant;
 
@@ -134,6 +135,12 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         servers.filter(|_| !self.director().is_all_by_gateway())
     }
 
+    /// The addresses that a destination may lead to.
+    async fn resolve(&self, destination: &Destination) -> Result<Vec<IpAddr>, DialError> {
+        let found = self.links.resolve(destination).await?;
+        self.machine.admitted_of(destination, found).await
+    }
+
     /// A stream in a session with the host at `address`.
     fn bonded(
         &self,
@@ -164,6 +171,48 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         match dialed.await? {
             EitherStream::Direct(opened) => Ok(opened),
             EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), address, stream)),
+        }
+    }
+
+    /// The address of a destination whose connections go by the peer there alone.
+    async fn held(
+        &self,
+        peers: &Peers<P>,
+        (destination, origin): (&Destination, &Origin),
+    ) -> Option<(IpAddr, PublicKey)> {
+        if !peers.holds_any() {
+            return None;
+        }
+        // What is not found here leads to no link either.
+        let addresses = self.resolve(destination).await.ok()?;
+        let held = peers.held(&addresses, (destination, origin));
+        held.filter(|(address, _)| self.machine.admits(origin, *address))
+    }
+
+    /// Dials over a session with the peer that an address is held for.
+    async fn dial_held(
+        &self,
+        peers: &Peers<P>,
+        held: (IpAddr, PublicKey),
+        (destination, origin): (&Destination, &Origin),
+    ) -> Result<Opened<V, P>, DialError> {
+        let direct = self.dial_by_decision((destination, origin), None, false);
+        match peers.dial_held(held, (destination, origin), direct).await? {
+            EitherStream::Direct(opened) => Ok(opened),
+            EitherStream::Bonded(stream) => Ok(self.bonded((destination, origin), held.0, stream)),
+        }
+    }
+
+    /// Those of a destination's addresses that the application at `origin` may reach over a link.
+    fn reached(
+        &self,
+        addresses: Vec<IpAddr>,
+        (destination, origin): (&Destination, &Origin),
+    ) -> Result<Vec<IpAddr>, DialError> {
+        let addresses = self.machine.admitted(origin, addresses)?;
+        match self.peers() {
+            Some(peers) => peers.free(addresses, (destination, origin)),
+            None => Ok(addresses),
         }
     }
 
@@ -202,7 +251,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                     return self.dial_over_gateway(gateway, to, &decision).await;
                 }
                 (Decision::Links(decision), Some(addresses)) => {
-                    let addresses = self.machine.admitted(origin, addresses)?;
+                    let addresses = self.reached(addresses, (destination, origin))?;
                     let decided = Decided {
                         decision,
                         changes,
@@ -213,7 +262,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                 }
                 // Not the gateway's, as far as the name says: its addresses may say more.
                 _ => {
-                    let found = self.links.resolve(destination).await?;
+                    let found = self.resolve(destination).await?;
                     is_near = self.neighbourhood.has_all(&found).await;
                     request = resolved(request, &found);
                     addresses = Some(found);
@@ -230,8 +279,8 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         may_ask: bool,
     ) -> Result<Opened<V, P>, DialError> {
         // On exactly the addresses that are connected to, whatever the name means a moment later.
-        let addresses = self.links.resolve(destination).await?;
-        let addresses = self.machine.admitted(origin, addresses)?;
+        let addresses = self.resolve(destination).await?;
+        let addresses = self.reached(addresses, (destination, origin))?;
         let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
         let asks_bond = self.asking(may_ask, &addresses, (destination, origin));
         let dialed = self.links.dial(request, addresses, asks_bond).await;
@@ -323,6 +372,11 @@ where
             return Ok(self.bonded((destination, origin), address, stream));
         }
         let peers = self.peers();
+        if let Some(peers) = peers
+            && let Some(held) = self.held(peers, (destination, origin)).await
+        {
+            return self.dial_held(peers, held, (destination, origin)).await;
+        }
         if let Some(peers) = peers
             && let Some(way) = peers.way(destination, origin)
             && self.machine.admits(origin, way.0)

@@ -26,7 +26,7 @@ use hawser_types::Host;
 use tokio::sync::oneshot;
 
 use self::core::Core;
-use crate::this_machine::ThisMachine;
+use crate::gateway::DestinationPolicy;
 pub use error::DirectoryError;
 use reach::Hosts;
 use sockets::Sockets;
@@ -53,8 +53,8 @@ pub struct DirectorySettings {
     pub digests: Vec<Algorithm>,
     /// What one may change of the bounds.
     pub limits: DirectoryLimits,
-    /// What is not reached for users and callers.
-    pub machine: ThisMachine,
+    /// What is reached for users and callers.
+    pub policy: DestinationPolicy,
 }
 
 /// Bounds that an administrator sets.
@@ -96,7 +96,7 @@ impl DirectoryServer {
         config.algorithms = settings.digests;
         let mut listening = bound.listen.iter().chain(&bound.tls);
         let is_local = listening.all(|address| address.ip().is_loopback());
-        let hosts = Hosts::new(settings.machine, is_local);
+        let hosts = Hosts::new(settings.policy, is_local);
         let owner = (settings.users, hosts);
         let core = Core::new(config, owner, settings.table, &settings.seed)?;
         let core = Arc::new(core);

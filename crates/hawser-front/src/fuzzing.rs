@@ -35,6 +35,11 @@ pub fn fuzz_packets(data: &[u8]) {
     crate::packets::fuzz(data);
 }
 
+/// A list of addresses that is read is written as one that reads the same, and is short.
+pub fn fuzz_udp_addresses(data: &[u8]) {
+    crate::udp_addresses::fuzz(data);
+}
+
 /// Detection and SOCKS5: what is parsed does not depend on what follows.
 pub fn fuzz_socks5(data: &[u8]) {
     if let Some(&first) = data.first() {

@@ -2,11 +2,13 @@
 
 mod cidr;
 mod client;
+mod client_streams;
 mod config;
 mod datagrams;
 mod fronted;
 mod late;
 mod lookups;
+mod measurement;
 mod meeting;
 mod policy;
 mod proxy_header;
@@ -17,9 +19,11 @@ pub use crate::address::Refusal;
 pub use crate::incoming::IncomingStream;
 pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
-pub(crate) use client::{Clients, Permit};
+pub(crate) use client::{Clients, Place};
+pub use client_streams::{ClientStreams, Reasons};
 pub use config::{DatagramOptions, GatewayConfig};
 pub use fronted::{Fronted, Leads, Shown};
+pub use measurement::{MAX_SOURCE, noise};
 pub use meeting::{MeetingPlace, MeetingStats};
 pub use policy::DestinationPolicy;
 pub use serve::Gateway;

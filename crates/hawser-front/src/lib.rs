@@ -29,5 +29,6 @@ mod tally;
 mod testing;
 pub mod this_machine;
 mod token_bucket;
+mod told_names;
 pub mod transport;
 mod udp_addresses;

@@ -27,7 +27,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::connection::SharedDirector;
-use crate::peer::{ReservedNames, ToldNames, VouchedServers};
+use crate::peer::{ReservedNames, VouchedServers};
+use crate::this_machine::ThisMachine;
+use crate::told_names::ToldNames;
 use answering::{Answering, Meant};
 pub use known::KnownNames;
 use limits::Limits;
@@ -47,21 +49,21 @@ impl NameStub {
     /// Answers for the name servers of this machine, with the help of the links that `director`
     /// allows for names. Nobody is asked for `reserved` ones. Follows servers as they come. The
     /// addresses in answers are noted in `known`; those of names that are `held` are told once
-    /// connections to them are held, too.
+    /// connections to them are held, too. Names lead to `machine` only where they mean it.
     pub async fn start(
         director: SharedDirector,
-        reserved: ReservedNames,
+        (reserved, machine): (ReservedNames, ThisMachine),
         known: KnownNames,
         held: Option<VouchedServers>,
     ) -> Self {
         let links = move || director.with(|director, _| director.links_for_names());
         let noting = (known, held);
-        Self::start_with(Names::new(), reserved, noting, links).await
+        Self::start_with(Names::new(), (reserved, machine), noting, links).await
     }
 
     async fn start_with(
         names: Names,
-        reserved: ReservedNames,
+        (reserved, machine): (ReservedNames, ThisMachine),
         (known, held): (KnownNames, Option<VouchedServers>),
         links: impl Fn() -> Vec<Link> + Send + Sync + 'static,
     ) -> Self {
@@ -70,6 +72,7 @@ impl NameStub {
             answering: Arc::new(Answering {
                 names,
                 reserved,
+                machine,
                 told: ToldNames::default(),
                 known,
                 held,

@@ -5,6 +5,8 @@
 
 mod answers;
 mod exchange;
+mod fit;
+mod inbound;
 mod pool;
 mod question;
 mod terms;
@@ -15,8 +17,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use hawser_tunnel::packet::PacketView;
 
 pub use exchange::{Exchange, PacketCounters, PacketStats};
+pub use fit::{Unfit, check_apart};
+pub use inbound::InboundFlows;
 pub use pool::{AddressPool, Inner, PoolError};
-pub(crate) use terms::OPENING_PACKETS;
 pub use terms::{HostNetworks, Terms, Wish};
 pub use tunnel::{PacketTunnel, TunnelError};
 

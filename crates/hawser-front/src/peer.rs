@@ -3,7 +3,8 @@
 //! A connection begins over one link, whatever its destination is. Beside it the destination's
 //! reserved port is probed: where a peer answers that this machine has enrolled with, and proves
 //! its key, later connections to that address go to it over a session, over all links. Nothing
-//! waits for a probe, and what fails over a session goes over a link as if there were no peer.
+//! waits for a probe. What fails over a session goes over a link as if there were no peer, until
+//! the peer has carried a connection ([`HeldPeers`]).
 //!
 //! Hosts that are known by name are another matter ([`NamedPeers`]): their names lead to them, over
 //! a session, or nowhere.
@@ -14,6 +15,7 @@ mod book;
 mod cache;
 mod discovered;
 mod finder;
+mod held;
 mod meeting;
 mod named;
 mod names;
@@ -33,6 +35,7 @@ pub use discovered::{
     Handshakes, NotBonded, Problem,
 };
 pub use finder::PeerFinder;
+pub use held::{HeldPeers, Passed};
 pub use meeting::ThroughGateway;
 pub use named::{
     DialByName, GatewayToMeet, NamedPeers, NamedPeersSettings, StartClient, StartRelayed,
@@ -41,7 +44,6 @@ pub use offers::Offers;
 pub use peers::Peers;
 pub use remote::Remote;
 pub use reserved::ReservedNames;
-pub(crate) use reserved::ToldNames;
 pub use sessions::{PeerSessions, Sessions};
 pub use settings::PeerSettings;
 pub use vouched::{

@@ -8,7 +8,8 @@
 //!
 //! A relay that waits holds no buffer at all: it reads into memory of the thread, and hands what it
 //! read to the writer, which keeps it if it can. Only a stream whose reader is slower than its
-//! writer keeps what could not be written, at most [`MAX_HELD`] in each direction.
+//! writer keeps what could not be written, at most [`MAX_HELD`] in each direction, and that is
+//! charged to the client that asked for the relay.
 
 mod direction;
 
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hawser_types::ByteCount;
+use hawser_types::{Budget, ByteCount};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::transport::{ByteStream, ResetCode};
@@ -36,11 +37,31 @@ pub async fn relay<N: ByteStream, F: ByteStream>(
     options: &RelayOptions,
     counters: &RelayCounters,
 ) -> RelayReport {
+    // Who asked is this machine's own.
+    relay_within(
+        &Budget::new(ByteCount::new(u64::MAX)),
+        near,
+        far,
+        options,
+        counters,
+    )
+    .await
+}
+
+/// As [`relay`]; what could not be written is charged to `account`. Where that has nothing left,
+/// the relay reads little at a time.
+pub async fn relay_within<N: ByteStream, F: ByteStream>(
+    account: &Budget,
+    near: Side<N>,
+    far: Side<F>,
+    options: &RelayOptions,
+    counters: &RelayCounters,
+) -> RelayReport {
     let mut relay = Relay {
         near: near.stream,
         far: far.stream,
-        up: Direction::new(near.early),
-        down: Direction::new(far.early),
+        up: Direction::new(near.early, account.empty()),
+        down: Direction::new(far.early, account.empty()),
         failure: None,
         watch: Watch::new(false),
         finished: false,

@@ -1,11 +1,17 @@
-//! What only askers on this machine may reach.
+//! What only askers on this machine may reach, and only where they name it themselves.
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
 
 use hawser_net::links::OwnAddresses;
 
 use crate::address::{Refusal, classify, embedded_v4};
 use crate::connection::Origin;
+use crate::destination::{Destination, Host};
+use crate::told_names::ToldNames;
 use crate::transport::DialError;
 
 /// This machine, as other machines may not see it through the proxy port.
@@ -14,15 +20,102 @@ use crate::transport::DialError;
 /// Hawser makes for one of this machine. So an asker elsewhere ([`Origin::is_elsewhere`]) reaches
 /// no loopback, link-local, unspecified, multicast or broadcast address, and none of this
 /// machine's own, in whatever form. Everything else is as open to it as to local askers.
+///
+/// A page of the internet is an asker on this machine, too, and the owner of a name chooses its
+/// addresses (DNS rebinding). So the same addresses leave the answers for names, unless the
+/// machine's owner has given the name its meaning (see `admitted_of_name`).
 #[derive(Clone, Debug, Default)]
 pub struct ThisMachine {
     own: OwnAddresses,
+    /// Names lead to no private address either.
+    refuses_private: bool,
+    told: Arc<ToldNames>,
 }
 
 impl ThisMachine {
     /// This machine with its own addresses, which are followed.
-    pub const fn new(own: OwnAddresses) -> Self {
-        Self { own }
+    pub fn new(own: OwnAddresses) -> Self {
+        Self {
+            own,
+            ..Self::default()
+        }
+    }
+
+    /// Says whether names may lead to private addresses.
+    #[must_use]
+    pub fn with_private_names(self, are_allowed: bool) -> Self {
+        Self {
+            refuses_private: !are_allowed,
+            ..self
+        }
+    }
+
+    /// Returns those of `addresses`, found for a destination, that it may lead to.
+    ///
+    /// # Errors
+    /// [`DialError::RefusedByPolicy`] if there were some, and it may lead to none of them.
+    pub(crate) async fn admitted_of(
+        &self,
+        destination: &Destination,
+        addresses: Vec<IpAddr>,
+    ) -> Result<Vec<IpAddr>, DialError> {
+        let Host::Name(name) = &destination.host else {
+            return Ok(addresses);
+        };
+        let had_some = !addresses.is_empty();
+        let addresses = self.admitted_of_name(name.as_str(), addresses).await;
+        match addresses.is_empty() && had_some {
+            true => Err(DialError::RefusedByPolicy),
+            false => Ok(addresses),
+        }
+    }
+
+    /// Returns those of `addresses`, found for a name, that it may lead to: all of them where the
+    /// name is `localhost` (RFC 6761 §6.3), this machine's own or in its hosts file; else those
+    /// that are no address of this machine. Names in `.local` (RFC 6762) may lead to all other
+    /// machines on its links. Where all are unspecified, as a blocker of names answers, none is
+    /// left.
+    pub(crate) async fn admitted_of_name(
+        &self,
+        name: &str,
+        mut addresses: Vec<IpAddr>,
+    ) -> Vec<IpAddr> {
+        if addresses
+            .iter()
+            .all(|it| it.to_canonical().is_unspecified())
+        {
+            return Vec::new();
+        }
+        let scope = Scope::of(name);
+        let is_admitted = |address: &IpAddr| {
+            let refusal = classify(*address);
+            let is_link_local = refusal == Some(Refusal::LinkLocal);
+            let is_private = matches!(refusal, Some(Refusal::Private | Refusal::CarrierNat));
+            match scope {
+                Scope::Machine => true,
+                Scope::Links if is_link_local => !self.owns(*address),
+                Scope::Links => !self.has(*address),
+                Scope::Internet => !(self.has(*address) || self.refuses_private && is_private),
+            }
+        };
+        if addresses.iter().all(is_admitted) {
+            return addresses;
+        }
+        let own = name.to_owned();
+        let is_own = tokio::task::spawn_blocking(move || is_named_here(&own, Path::new(ROOT)));
+        if is_own.await.unwrap_or(false) {
+            return addresses;
+        }
+        if self.told.add(name) {
+            tracing::warn!(
+                host = name,
+                ?addresses,
+                "refusing addresses of this machine, or private ones, that a name leads to; names \
+                 in /etc/hosts may"
+            );
+        }
+        addresses.retain(is_admitted);
+        addresses
     }
 
     /// Tells whether the application at `origin` may reach `address` from here.
@@ -49,14 +142,17 @@ impl ThisMachine {
 
     /// Tells whether `address` is one of these.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
+        is_local_by_itself(address) || self.owns(address)
+    }
+
+    /// Tells whether `address` is one of this machine's own, in whatever form.
+    fn owns(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let embedded = match address {
             IpAddr::V4(_) => Vec::new(),
             IpAddr::V6(address) => embedded_v4(address),
         };
-        is_local_by_itself(address)
-            || self.own.contains(address)
-            || embedded.into_iter().any(|v4| self.own.contains(v4.into()))
+        self.own.contains(address) || embedded.into_iter().any(|v4| self.own.contains(v4.into()))
     }
 }
 
@@ -74,9 +170,142 @@ fn is_local_by_itself(address: IpAddr) -> bool {
     )
 }
 
+/// Where a name means something.
+#[derive(Clone, Copy)]
+enum Scope {
+    /// On this machine alone.
+    Machine,
+    /// On its links, where other machines say what it means.
+    Links,
+    Internet,
+}
+
+impl Scope {
+    fn of(name: &str) -> Self {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        match name.rsplit('.').next() {
+            Some("localhost") => Self::Machine,
+            Some("local") => Self::Links,
+            _ => Self::Internet,
+        }
+    }
+}
+
+/// Whether this machine's owner has said what a name means: in the hosts file below `root`, or as
+/// the name of the machine.
+fn is_named_here(name: &str, root: &Path) -> bool {
+    let name = name.trim_end_matches('.');
+    let own = std::fs::read_to_string(root.join("proc/sys/kernel/hostname"));
+    if own.is_ok_and(|own| own.trim_end().eq_ignore_ascii_case(name)) {
+        return true;
+    }
+    let Ok(hosts) = File::open(root.join("etc/hosts")) else {
+        return false;
+    };
+    let mut lines = BufReader::new(hosts).lines().map_while(Result::ok);
+    lines.any(|line| {
+        let entry = line.split('#').next().unwrap_or_default();
+        let mut names = entry.split_ascii_whitespace().skip(1);
+        names.any(|one| one.trim_end_matches('.').eq_ignore_ascii_case(name))
+    })
+}
+
+const ROOT: &str = "/";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_name_of_the_internet_leads_to_no_address_of_this_machine() {
+        let addresses = |texts: &[&str]| -> Vec<IpAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let found = addresses(&[
+            "127.0.0.1",
+            "9.9.9.9",
+            "::1",
+            "::ffff:127.0.0.1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "10.0.0.1",
+            "fe80::1",
+            "64:ff9b::127.0.0.1",
+            "fd00::1",
+        ]);
+        let machine = ThisMachine::default();
+        let kept = machine
+            .admitted_of_name("rebind.example", found.clone())
+            .await;
+        assert_eq!(kept, addresses(&["9.9.9.9", "10.0.0.1", "fd00::1"]));
+        for local in ["localhost", "LOCALHOST.", "app.localhost"] {
+            let kept = machine.admitted_of_name(local, found.clone()).await;
+            assert_eq!(kept, found, "{local}");
+        }
+        for other in ["localhost.example", "local.example", "notlocalhost"] {
+            let kept = machine.admitted_of_name(other, found.clone()).await;
+            assert_eq!(kept.len(), 3, "{other}");
+        }
+        let strict = machine.with_private_names(false);
+        for machine in [&ThisMachine::default(), &strict] {
+            let kept = machine.admitted_of_name("Printer.local.", found.clone());
+            let on_links = [
+                "9.9.9.9",
+                "169.254.169.254",
+                "10.0.0.1",
+                "fe80::1",
+                "fd00::1",
+            ];
+            assert_eq!(kept.await, addresses(&on_links));
+        }
+        let kept = strict.admitted_of_name("rebind.example", found).await;
+        assert_eq!(kept, addresses(&["9.9.9.9"]));
+        let destination = "rebind.example:80".parse().unwrap();
+        let refused = strict.admitted_of(&destination, addresses(&["::1"])).await;
+        assert_eq!(refused, Err(DialError::RefusedByPolicy));
+        let literal = "127.0.0.1:80".parse().unwrap();
+        let own = addresses(&["127.0.0.1"]);
+        assert_eq!(strict.admitted_of(&literal, own.clone()).await, Ok(own));
+    }
+
+    #[tokio::test]
+    async fn what_a_blocker_answers_leads_nowhere_and_is_no_warning() {
+        let machine = ThisMachine::default();
+        let blocked: Vec<IpAddr> = ["0.0.0.0", "::", "::ffff:0.0.0.0"]
+            .map(|it| it.parse().unwrap())
+            .into();
+        for name in ["ads.example", "ads.local", "localhost"] {
+            let kept = machine.admitted_of_name(name, blocked.clone()).await;
+            assert_eq!(kept, [] as [IpAddr; 0], "{name}");
+        }
+        assert!(machine.told.add("ads.example"), "it was told");
+    }
+
+    #[test]
+    fn names_in_the_hosts_file_and_the_machines_own_are_its_owners_word() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["etc", "proc/sys/kernel"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let hosts = "127.0.0.1 localhost # other.example\n127.0.0.1\tdev.example Www.Dev.Example\n";
+        std::fs::write(root.path().join("etc/hosts"), hosts).unwrap();
+        std::fs::write(
+            root.path().join("proc/sys/kernel/hostname"),
+            "box.example\n",
+        )
+        .unwrap();
+        for (name, is_here) in [
+            ("dev.example", true),
+            ("DEV.example.", true),
+            ("www.dev.example", true),
+            ("box.example", true),
+            ("other.example", false),
+            ("127.0.0.1", false),
+            ("example", false),
+        ] {
+            assert_eq!(is_named_here(name, root.path()), is_here, "{name}");
+        }
+    }
 
     #[test]
     fn askers_elsewhere_reach_nothing_that_is_only_here() {

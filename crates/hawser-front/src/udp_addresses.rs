@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -65,6 +67,25 @@ pub(crate) async fn take_list(
         addresses.push(take(stream).await?);
     }
     Ok(addresses)
+}
+
+/// Reads a list as a fuzzer has it, and writes it: what was read reads the same.
+pub(crate) fn fuzz(data: &[u8]) {
+    let read = |mut data: &[u8]| {
+        // All of it is there, so the reader never waits.
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = pin!(take_list(&mut data)).poll(&mut context);
+        match polled {
+            Poll::Ready(read) => read,
+            Poll::Pending => panic!("the reader waits"),
+        }
+    };
+    if let Ok(addresses) = read(data) {
+        assert!(addresses.len() <= MAX_ADDRESSES);
+        let canonical = |it: &SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+        let again = read(&list(&addresses)).ok();
+        assert_eq!(again, Some(addresses.iter().map(canonical).collect()));
+    }
 }
 
 /// As many as an association has.

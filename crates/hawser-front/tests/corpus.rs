@@ -34,6 +34,7 @@ fn every_file_of_the_corpora_of_the_proxy_port_is_read_without_a_panic() {
     replay("front_http_request", fuzzing::fuzz_http_request);
     replay("front_http_response", fuzzing::fuzz_http_response);
     replay("front_http_body", fuzzing::fuzz_http_body);
+    replay("front_udp_addresses", fuzzing::fuzz_udp_addresses);
 }
 
 /// Long inputs are not cut at every byte.

@@ -19,6 +19,7 @@ use hawser_front::relay::RelayEnd;
 use hawser_front::resolve::Resolve;
 use hawser_front::transport::{ByteStream, DialError, ResetCode};
 use hawser_skip::ClosedPort;
+use hawser_types::{Budget, ByteCount};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -106,6 +107,11 @@ impl Connect for Straight {
     }
 }
 
+/// Enough for every stream of a test.
+fn account() -> Budget {
+    Budget::new(ByteCount::from_mib(16))
+}
+
 const ALICE: ClientId = ClientId::new([1; 32]);
 
 impl Bench {
@@ -135,7 +141,7 @@ impl Bench {
         };
         let gateway = Arc::clone(&self.gateway);
         tokio::spawn(async move {
-            if let Ok(report) = gateway.handle(ALICE, stream).await {
+            if let Ok(report) = gateway.handle(ALICE, &account(), stream).await {
                 assert_ne!(report.end, RelayEnd::Idle);
             }
         });
@@ -188,7 +194,7 @@ async fn a_gateway_with_a_closure_can_be_served_from_a_task() {
         stream: TcpStream::connect(address).await.unwrap(),
         answers,
     };
-    let served = tokio::spawn(async move { gateway.handle(ALICE, stream).await });
+    let served = tokio::spawn(async move { gateway.handle(ALICE, &account(), stream).await });
     let refused = Some(Err(DialError::RefusedByPolicy));
     assert_eq!(in_time(answers_here.recv()).await, refused);
     assert!(served.await.unwrap().is_err());

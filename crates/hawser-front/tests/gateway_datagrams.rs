@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,15 +18,12 @@ use hawser_front::gateway::{
     ClientId, ClientLimits, DatagramOptions, DestinationPolicy, Gateway as Relay, GatewayConfig,
 };
 use hawser_front::transport::{DialError, ResetCode};
-use hawser_net::client::{Client, ClientConfig};
+use hawser_net::client::Client;
 use hawser_net::gateway::{Admission, Gateway};
-use hawser_net::host_port::HostPort;
 use hawser_net::identity::{Identity, PublicKey};
-use hawser_net::links::Link;
 use hawser_net::stream::BondStream;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::watch;
 
 struct Known(BTreeSet<PublicKey>);
 
@@ -68,33 +65,13 @@ async fn client(config: GatewayConfig) -> Client {
             tokio::spawn(async move {
                 let client = ClientId::new(*incoming.peer.as_bytes());
                 let stream = Bonded::new(incoming.stream);
-                let _ = relay.handle_datagrams(client, stream).await;
+                let _ = relay
+                    .handle_datagrams(client, &incoming.account, stream)
+                    .await;
             });
         }
     });
-    let link = Link {
-        has_default_route_v4: true,
-        ..Link::loopback("127.0.0.1".parse().unwrap())
-    };
-    let config = ClientConfig {
-        identity: near,
-        gateway: gateway_key,
-        addresses: vec![HostPort::try_from(address).unwrap()],
-        reached: Vec::new(),
-        invite: None,
-        name: "test".to_owned(),
-        links: Vec::new(),
-        rules: BTreeMap::new(),
-        session: Default::default(),
-        congestion: None,
-        express: true,
-        transport: Default::default(),
-        relay: None,
-        join_port: None,
-    };
-    // Dropping the sender ends nothing: the list stays as it is.
-    let (_, links) = watch::channel(Arc::new(vec![link]));
-    Client::start(config, links)
+    common::client(address, gateway_key, near)
 }
 
 async fn mirror() -> SocketAddr {

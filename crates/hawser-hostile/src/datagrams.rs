@@ -34,8 +34,8 @@ pub(crate) struct Datagrams {
     pub(crate) names: Names,
 }
 
-/// What scripts have to know of an association to write its packets.
-#[derive(Clone, Copy, Debug, Default)]
+/// What scripts have to know of an association or of a tunnel to write its packets.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     /// The beginning of every datagram to the gateway.
     pub(crate) key: [u8; 4],
@@ -43,6 +43,19 @@ pub(crate) struct Names {
     pub(crate) tsn: u32,
     /// The same from the gateway.
     pub(crate) peer_tsn: u32,
+    /// The address of the tunnel's end here.
+    pub(crate) inner: Ipv4Addr,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            key: [0; 4],
+            tsn: 0,
+            peer_tsn: 0,
+            inner: Ipv4Addr::UNSPECIFIED,
+        }
+    }
 }
 
 impl Datagrams {

@@ -20,6 +20,9 @@ pub enum HostileError {
     /// The invite of the program under test, or the one for it.
     #[error(transparent)]
     Invite(#[from] InviteError),
+    /// This machine or its user may not make the network that the script needs.
+    #[error("no network of its own: {0}")]
+    NoNetwork(String),
     /// The peer has ended the connection or the session.
     #[error("the peer has ended it")]
     Gone,

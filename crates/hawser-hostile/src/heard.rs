@@ -1,6 +1,7 @@
 //! What the peer said, and the manners with which it is listened to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -34,6 +35,10 @@ pub(crate) struct Said {
     pub(crate) reset: BTreeSet<StreamId>,
     /// Datagrams that came beside streams.
     pub(crate) datagrams: u64,
+    /// What the newest stream that was accepted with metadata was accepted with.
+    pub(crate) accepted: Option<(StreamId, Bytes)>,
+    /// Where the packets that came by tunnels are from: some of them.
+    pub(crate) packets_from: BTreeSet<Ipv4Addr>,
     /// Where the gateway takes associations.
     pub(crate) datagram_port: Option<u16>,
     /// Bytes received on each stream; one with a chunk is here.
@@ -75,7 +80,7 @@ impl Heard {
                     has_chunk = true;
                     said.on_chunk(&header, payload, answer)?;
                 }
-                Frame::Datagram(..) => said.datagrams += 1,
+                Frame::Datagram(_, payload) => said.on_datagram(&payload),
                 _ => {}
             }
         }
@@ -97,6 +102,9 @@ impl Said {
             }
             return Ok(());
         }
+        if !header.metadata.is_empty() {
+            self.accepted = Some((header.stream, header.metadata.clone()));
+        }
         let received = self.streams.entry(header.stream).or_default();
         *received += payload.len() as u64;
         if self.manners.credit > 0 {
@@ -104,6 +112,19 @@ impl Said {
             StateFrame::Credit { stream, limit }.encode(answer);
         }
         Ok(())
+    }
+
+    fn on_datagram(&mut self, payload: &[u8]) {
+        self.datagrams += 1;
+        // As if it were a packet of IPv4.
+        let source = payload
+            .get(12..16)
+            .and_then(|it| <[u8; 4]>::try_from(it).ok());
+        if let Some(source) = source
+            && self.packets_from.len() < MOST_SOURCES
+        {
+            self.packets_from.insert(source.into());
+        }
     }
 
     fn on_command(&mut self, command: Command) {
@@ -153,5 +174,7 @@ impl Commands {
     }
 }
 
+/// A tunnel hears from few hosts.
+const MOST_SOURCES: usize = 64;
 /// Numbers of streams that are kept once they were reset: a trial may be long.
 const MOST_RESET: usize = 1024;

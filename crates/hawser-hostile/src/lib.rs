@@ -23,12 +23,17 @@ mod gateway;
 mod heard;
 mod honest;
 mod meter;
+mod network;
 mod performer;
 mod place;
 mod priority;
 mod program;
+mod samples;
 mod scene;
 mod scripts;
+#[cfg(test)]
+mod sent;
 mod session;
+mod visitor;
 
 pub use error::HostileError;

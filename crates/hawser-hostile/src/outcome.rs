@@ -6,6 +6,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 pub use crate::meter::Sample;
+pub use crate::visitor::Tally;
 
 /// Figures of one trial.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -27,6 +28,12 @@ pub struct Outcome {
     pub goodput_before: Option<f64>,
     /// Bytes a second of the honest client meanwhile.
     pub goodput_during: Option<f64>,
+    /// Connections that another honest client made meanwhile; none beside a hostile gateway.
+    pub connections: Tally,
+    /// Datagrams that it sent.
+    pub datagrams: Tally,
+    /// Most connections that the kernel tracked; none where the gateway carries no packets.
+    pub tracked: Option<u64>,
     /// Sessions that the hostile peer began.
     pub sessions: u64,
     /// How they ended, or that they went on, and how many of them.
@@ -43,6 +50,12 @@ impl Outcome {
     /// Honest goodput meanwhile, divided by that before.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.goodput_during? / self.goodput_before.filter(|before| *before > 0.0)?)
+    }
+
+    /// The least part of another client's connections and datagrams that was answered.
+    pub fn answered(&self) -> Option<f64> {
+        let ratios = [self.connections.ratio(), self.datagrams.ratio()];
+        ratios.into_iter().flatten().min_by(f64::total_cmp)
     }
 
     /// True if nothing was found wrong that is not known.
@@ -85,6 +98,20 @@ impl Outcome {
                 shown(back)
             )
         });
+        let tallies = [
+            ("connections", self.connections),
+            ("datagrams", self.datagrams),
+        ];
+        for (what, tally) in tallies {
+            self.expect(tally.is_enough(), || {
+                let Tally { asked, answered } = tally;
+                format!("{answered} of {asked} {what} of another client were answered")
+            });
+        }
+        let tracked = self.tracked.unwrap_or_default();
+        self.expect(tracked <= MOST_TRACKED, || {
+            format!("the kernel tracked {tracked} connections, allowed {MOST_TRACKED}")
+        });
         let [before, most, last] = self.descriptors;
         self.expect(most <= before + allowed_descriptors, || {
             format!("{most} descriptors open, {before} before")
@@ -95,5 +122,7 @@ impl Outcome {
     }
 }
 
+/// Connections in the kernel's table: those of one client, and of all that is honest.
+const MOST_TRACKED: u64 = 10_000;
 /// Descriptors that honest traffic may have more of than at the beginning.
 const SPARE_DESCRIPTORS: usize = 8;

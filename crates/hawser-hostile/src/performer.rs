@@ -1,22 +1,25 @@
 //! Performs the steps of a script.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use hawser_types::{ChannelId, StreamId};
-use hawser_wire::{Command, TransportChoice};
-use tokio::io::AsyncReadExt as _;
+use hawser_wire::{Command, StreamKind, TransportChoice};
 use tokio::net::TcpStream;
 
 use crate::client::Client;
 use crate::datagrams::{Datagrams, Names};
 use crate::error::HostileError;
 use crate::frames;
+use crate::network;
+use crate::samples;
 use crate::scene::Scene;
 use crate::session::Session;
-use crate::step::{Make, Manners, Place, Step, Turn};
+use crate::step::{Manners, Place, Step, Turn};
+
+mod connections;
 
 /// One session of a hostile peer, and what it keeps open beside it.
 pub(crate) struct Performer<'a> {
@@ -26,6 +29,10 @@ pub(crate) struct Performer<'a> {
     pub(crate) session: Session,
     ghosts: Vec<Session>,
     datagrams: Option<Datagrams>,
+    tunnel: Option<StreamId>,
+    names: Names,
+    /// Most connections that the kernel was seen to track.
+    pub(crate) tracked: Option<u64>,
     idle: Vec<TcpStream>,
     /// Streams whose refusal was waited for.
     refused: usize,
@@ -50,6 +57,9 @@ impl<'a> Performer<'a> {
             session,
             ghosts: Vec::new(),
             datagrams: None,
+            tunnel: None,
+            names: Names::default(),
+            tracked: None,
             idle: Vec::new(),
             refused: 0,
             came: 0,
@@ -58,17 +68,16 @@ impl<'a> Performer<'a> {
         }
     }
 
-    /// Performs steps in their order; ends early when the time is over.
+    /// Performs steps in their order. When the time is over, a step that does something many times
+    /// ends early; each begins, since a script of which nothing was done would show nothing.
     pub(crate) async fn perform(&mut self, steps: &[Step]) -> Result<(), HostileError> {
         for step in steps {
-            if self.is_late() {
-                break;
-            }
             Box::pin(self.step(step)).await?;
         }
         Ok(())
     }
 
+    // long: a table
     async fn step(&mut self, step: &Step) -> Result<(), HostileError> {
         match step {
             Step::Listen(manners) => self.session.heard().lock().manners = *manners,
@@ -76,7 +85,21 @@ impl<'a> Performer<'a> {
             Step::Raw(bytes) => self.raw(bytes).await?,
             Step::Lost => self.session.lose_current().await?,
             Step::Records(count, make) => self.records(key(step), *count, *make).await?,
+            Step::FramesOf(count, kind) => {
+                let make = |turn: Turn<'_>, out: &mut BytesMut| samples::frame(*kind, turn, out);
+                self.records(key(step), *count, make).await?;
+            }
+            Step::StreamsOf(count, kind) => {
+                let make = |turn: Turn<'_>, out: &mut BytesMut| samples::open(*kind, turn, out);
+                self.records(key(step), *count, make).await?;
+            }
             Step::Commands(count, make) => self.commands(key(step), *count, *make).await?,
+            Step::CommandsOf(count, kind) => {
+                let make = |turn: Turn<'_>, out: &mut Vec<Command>| {
+                    out.push(samples::command(*kind, turn));
+                };
+                self.commands(key(step), *count, make).await?;
+            }
             Step::SkipCommands(bytes) => self.session.skip_commands(*bytes),
             Step::Open(count, place, data) => self.open(*count, *place, *data).await?,
             Step::Refused(count) => self.await_refusals(*count).await?,
@@ -89,6 +112,26 @@ impl<'a> Performer<'a> {
             Step::Repeat(count, steps) => {
                 for _ in 0..*count {
                     self.perform(steps).await?;
+                    if self.is_late() {
+                        break;
+                    }
+                }
+            }
+            Step::Tunnel => self.open_tunnel().await?,
+            Step::InnerPackets(count, make) => {
+                let stream = self.tunnel.ok_or_else(no_tunnel)?;
+                let make = |turn: Turn<'_>, out: &mut BytesMut| {
+                    let mut packet = BytesMut::new();
+                    make(turn, &mut packet);
+                    hawser_wire::put_datagram(stream, &packet, out);
+                };
+                self.records(key(step), *count, make).await?;
+                self.note_tracked();
+            }
+            Step::NothingFrom(address) => {
+                tokio::time::sleep(RETRY).await;
+                if self.session.heard().lock().packets_from.contains(address) {
+                    return Err(HostileError::Strange(format!("{address} answers")));
                 }
             }
             Step::Packets(..) | Step::Strays(..) | Step::Replay(_) | Step::Stands => {
@@ -99,45 +142,29 @@ impl<'a> Performer<'a> {
         Ok(())
     }
 
-    /// The steps that make connections.
-    async fn connect(&mut self, step: &Step) -> Result<(), HostileError> {
-        let no_client = || HostileError::Strange("a gateway makes no connections".to_owned());
-        let client = self.client.ok_or_else(no_client)?;
-        match step {
-            Step::Join(count) => self.join(client, *count).await?,
-            Step::JoinRefused => self.join_in_vain(client).await?,
-            Step::Churn(count) => {
-                for _ in 0..*count {
-                    self.join(client, 1).await?;
-                    self.session.leave();
-                    if self.is_late() {
-                        break;
-                    }
-                }
-            }
-            Step::JoinTwice => self.join_twice(client).await?,
-            Step::Hijack(count) => self.hijack(client, *count).await?,
-            Step::Associated => self.associate(client).await?,
-            Step::Ghosts(count) => self.haunt(client, *count).await?,
-            Step::Return(within) => {
-                let until = Instant::now() + *within;
-                while let Err(error) = client.begin_greeted().await {
-                    if Instant::now() > until {
-                        let what = format!("a proven key gets a session ({error})");
-                        return Err(HostileError::Never(what));
-                    }
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-            Step::Idle(count) => {
-                self.idle.clear();
-                for number in 0..*count {
-                    self.idle.push(client.connect_silently(number).await?);
-                }
-            }
-            _ => {}
-        }
+    /// Opens a tunnel, and takes the address that it is granted.
+    async fn open_tunnel(&mut self) -> Result<(), HostileError> {
+        let stream = StreamId::new(self.session.take_stream());
+        let mut body = BytesMut::new();
+        let metadata = self.scene.opening(StreamKind::Packets, 0);
+        frames::chunk((stream.value(), 0), frames::OPEN, &metadata, &[], &mut body);
+        self.session.send([body.freeze()]).await?;
+        let heard = self.session.heard();
+        let terms = || {
+            let accepted = heard.lock().accepted.clone();
+            let terms = accepted.filter(|(of, _)| *of == stream)?.1;
+            terms
+                .first_chunk()
+                .map(|inner: &[u8; 4]| Ipv4Addr::from(*inner))
+        };
+        self.names.inner = self.session.until("a tunnel is granted", terms).await?;
+        self.tunnel = Some(stream);
         Ok(())
+    }
+
+    /// Keeps the most connections that the kernel was seen to track.
+    fn note_tracked(&mut self) {
+        self.tracked = self.tracked.max(network::tracked());
     }
 
     /// Sends bytes that are no record; who refuses them may do so at the first one.
@@ -173,10 +200,10 @@ impl<'a> Performer<'a> {
         &mut self,
         key: usize,
         count: u64,
-        make: Make<BytesMut>,
+        make: impl Fn(Turn<'_>, &mut BytesMut),
     ) -> Result<(), HostileError> {
         let mut left = count;
-        while left > 0 && !self.is_late() {
+        while left > 0 {
             let (mut bodies, mut bytes) = (Vec::new(), 0);
             while left > 0 && bytes < BATCH && bodies.len() < MOST_AT_ONCE {
                 let mut body = BytesMut::new();
@@ -186,6 +213,9 @@ impl<'a> Performer<'a> {
                 left -= 1;
             }
             self.session.send(bodies).await?;
+            if self.is_late() {
+                break;
+            }
         }
         Ok(())
     }
@@ -194,17 +224,19 @@ impl<'a> Performer<'a> {
         &mut self,
         key: usize,
         count: u64,
-        make: Make<Vec<Command>>,
+        make: impl Fn(Turn<'_>, &mut Vec<Command>),
     ) -> Result<(), HostileError> {
         let mut left = count;
-        while left > 0 && !self.is_late() {
+        while left > 0 {
             let mut commands = Vec::new();
-            // However long each is, together they fit a record.
             for _ in 0..left.min(COMMANDS_AT_ONCE) {
                 make(self.turn(key), &mut commands);
             }
             left -= left.min(COMMANDS_AT_ONCE);
             self.session.say(&commands).await?;
+            if self.is_late() {
+                break;
+            }
         }
         Ok(())
     }
@@ -217,9 +249,6 @@ impl<'a> Performer<'a> {
             payload = vec![0, 1, 0x77];
         }
         for _ in 0..count {
-            if self.is_late() {
-                break;
-            }
             let stream = self.session.take_stream();
             let mut body = BytesMut::new();
             let flags = frames::OPEN;
@@ -233,6 +262,9 @@ impl<'a> Performer<'a> {
             }
             bodies.insert(0, body.freeze());
             self.session.send(bodies).await?;
+            if self.is_late() {
+                break;
+            }
         }
         Ok(())
     }
@@ -245,11 +277,11 @@ impl<'a> Performer<'a> {
         make: fn(ChannelId) -> Command,
     ) -> Result<(), HostileError> {
         for _ in 0..count {
+            let id = self.session.take_grant().await?;
+            self.session.say(&[make(id)]).await?;
             if self.is_late() {
                 break;
             }
-            let id = self.session.take_grant().await?;
-            self.session.say(&[make(id)]).await?;
         }
         Ok(())
     }
@@ -290,9 +322,6 @@ impl<'a> Performer<'a> {
             _ => return datagrams.probe().await,
         };
         for number in 0..count {
-            if Instant::now() >= until {
-                break;
-            }
             let mut body = BytesMut::new();
             if let Some(make) = make {
                 let names = datagrams.names;
@@ -309,81 +338,8 @@ impl<'a> Performer<'a> {
                 Step::Strays(..) => datagrams.send_raw(&body).await?,
                 _ => datagrams.replay(number).await?,
             }
-        }
-        Ok(())
-    }
-
-    /// Begins sessions and lets all of them fall silent at once.
-    async fn haunt(&mut self, client: &Client, count: u64) -> Result<(), HostileError> {
-        let mut ghosts = Vec::new();
-        for _ in 0..count {
-            ghosts.push(client.begin_greeted().await?);
-        }
-        // What is not acknowledged by then the kernel would send again and again, which is a sign
-        // of life.
-        tokio::time::sleep(RETRY).await;
-        for ghost in &ghosts {
-            ghost.vanish(true).await?;
-        }
-        self.ghosts.append(&mut ghosts);
-        Ok(())
-    }
-
-    async fn join(&mut self, client: &Client, count: u64) -> Result<(), HostileError> {
-        for _ in 0..count {
-            let id = self.session.take_grant().await?;
-            let connection = client.join(self.session.shared(), id).await?;
-            self.session.add(connection);
-        }
-        Ok(())
-    }
-
-    async fn join_in_vain(&mut self, client: &Client) -> Result<(), HostileError> {
-        let id = self.session.take_grant().await?;
-        match client.join(self.session.shared(), id).await {
-            Err(HostileError::Refused) => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Err(HostileError::Strange("a join too many is taken".to_owned())),
-        }
-    }
-
-    async fn join_twice(&mut self, client: &Client) -> Result<(), HostileError> {
-        let id = self.session.take_grant().await?;
-        let connection = client.join(self.session.shared(), id).await?;
-        self.session.add(connection);
-        // The gateway answers before it marks the number as used. So both may have an answer, and
-        // one of them is closed after it.
-        let Ok(mut second) = client.join(self.session.shared(), id).await else {
-            return Ok(());
-        };
-        let mut rest = Vec::new();
-        let end = second.stream.read_to_end(&mut rest);
-        let first_is_lost = async {
-            while !self.session.has_lost_current() {
-                tokio::time::sleep(RETRY).await;
-            }
-        };
-        tokio::select! {
-            _ = end => Ok(()),
-            () = first_is_lost => Ok(()),
-            () = tokio::time::sleep(CLOSED_WITHIN) => Err(HostileError::Strange(TWICE.into())),
-        }
-    }
-
-    /// Another client tries to join this session.
-    async fn hijack(&mut self, client: &Client, count: u64) -> Result<(), HostileError> {
-        let thief = client.another()?;
-        let own = thief.begin_greeted().await?;
-        for _ in 0..count {
-            let id = self.session.take_grant().await?;
-            let named = self.session.shared().keys.session_id();
-            match thief.join_named(named, own.shared(), id).await {
-                Err(HostileError::Refused) => {}
-                Err(error) => return Err(error),
-                Ok(_) => {
-                    let what = "a client of another key joins a session".to_owned();
-                    return Err(HostileError::Strange(what));
-                }
+            if Instant::now() >= until {
+                break;
             }
         }
         Ok(())
@@ -421,13 +377,17 @@ impl<'a> Performer<'a> {
             number,
             first_stream: self.session.first_stream(),
             scene: self.scene,
-            names: Names::default(),
+            names: self.names,
         }
     }
 
     fn is_late(&self) -> bool {
         Instant::now() >= self.until
     }
+}
+
+fn no_tunnel() -> HostileError {
+    HostileError::Strange("there is no tunnel".to_owned())
 }
 
 fn associate(channel: ChannelId) -> Command {
@@ -447,9 +407,6 @@ fn key(step: &Step) -> usize {
 const BATCH: usize = 256 * 1024;
 const MOST_AT_ONCE: usize = 512;
 const COMMANDS_AT_ONCE: u64 = 100;
-const TWICE: &str = "a number was taken twice";
-/// Time in which the gateway closes the connection that came second.
-const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 /// Far beyond the streams of any script.
 const PROBE_STREAM: u64 = 1 << 40;
 const RETRY: Duration = Duration::from_millis(300);

@@ -9,6 +9,8 @@ pub enum Place {
     Source,
     /// Refuses connections.
     Closed,
+    /// A service of the gateway's own host, at an address that only a route makes its own.
+    LocalRoute,
     /// Port of the program's own host that it shows to strangers.
     Fronted,
     /// The same by another name of that host.
@@ -17,6 +19,10 @@ pub enum Place {
     EmptyDatagrams,
     /// Answers one datagram with very many of 1,200 bytes.
     Datagrams,
+    /// The gateway itself, which counts what comes: half of a measurement.
+    MeasuredUp,
+    /// The gateway itself, which sends bytes of its own: the other half.
+    MeasuredDown,
 }
 
 impl Place {

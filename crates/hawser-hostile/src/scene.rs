@@ -1,13 +1,16 @@
 //! Destinations that a hostile client lets the gateway connect to.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{BufMut as _, BytesMut};
+use hawser_wire::StreamKind;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::error::HostileError;
+use crate::network;
 use crate::place::Place;
 use crate::priority;
 
@@ -20,6 +23,10 @@ pub struct Scene {
     closed: ClosedPort,
     empty_datagrams: SocketAddr,
     datagrams: SocketAddr,
+    /// Takes datagrams and answers none.
+    quiet: UdpSocket,
+    /// Where there is a network of the trial's own.
+    local_route: Option<(std::net::TcpListener, SocketAddr)>,
 }
 
 impl Scene {
@@ -32,7 +39,21 @@ impl Scene {
             closed: ClosedPort::hold()?,
             empty_datagrams: flooder(0)?,
             datagrams: flooder(1200)?,
+            quiet: UdpSocket::bind(ANY_PORT)?,
+            local_route: None,
         })
+    }
+
+    /// Opens a service at the address that only a route makes the gateway's own.
+    pub(crate) fn open_local_route(&mut self) -> Result<(), HostileError> {
+        self.local_route = Some(network::anycast_service()?);
+        Ok(())
+    }
+
+    /// Its address.
+    pub(crate) fn local_route(&self) -> SocketAddr {
+        let found = self.local_route.as_ref().map(|(_, address)| *address);
+        found.unwrap_or(self.closed.address)
     }
 
     /// The port where a fronted service would take the PROXY protocol.
@@ -42,35 +63,99 @@ impl Scene {
 
     /// The metadata that open a stream to a place.
     pub(crate) fn metadata(&self, place: Place) -> BytesMut {
-        const CONNECT_V4: u8 = 1;
-        const DATAGRAMS_V4: u8 = 4;
         let (kind, address) = match place {
-            Place::Fronted => return named("localhost"),
-            Place::AlmostFronted => return named("localhost.localdomain"),
-            Place::Sink => (CONNECT_V4, self.sink),
-            Place::Silent => (CONNECT_V4, self.silent),
-            Place::Source => (CONNECT_V4, self.source),
-            Place::Closed => (CONNECT_V4, self.closed.address),
-            Place::EmptyDatagrams => (DATAGRAMS_V4, self.empty_datagrams),
-            Place::Datagrams => (DATAGRAMS_V4, self.datagrams),
+            Place::Fronted => return fronted("localhost"),
+            Place::AlmostFronted => return fronted("localhost.localdomain"),
+            Place::MeasuredUp => return self.opening(StreamKind::Sink, 0),
+            Place::MeasuredDown => return self.opening(StreamKind::Source, 0),
+            Place::Sink => (StreamKind::ConnectV4, self.sink),
+            Place::Silent => (StreamKind::ConnectV4, self.silent),
+            Place::Source => (StreamKind::ConnectV4, self.source),
+            Place::Closed => (StreamKind::ConnectV4, self.closed.address),
+            Place::LocalRoute => return destination(self.local_route()),
+            Place::EmptyDatagrams => (StreamKind::DatagramsV4, self.empty_datagrams),
+            Place::Datagrams => (StreamKind::DatagramsV4, self.datagrams),
         };
+        address_opening(kind, address.port())
+    }
+
+    /// The metadata that open a stream of this kind. What can differ from stream to stream does.
+    pub(crate) fn opening(&self, kind: StreamKind, number: u64) -> BytesMut {
         let mut out = BytesMut::new();
-        out.extend_from_slice(&[kind]);
-        out.extend_from_slice(&address.port().to_be_bytes());
-        out.extend_from_slice(&[127, 0, 0, 1]);
+        out.put_u8(kind.number());
+        match kind {
+            StreamKind::ConnectV4 | StreamKind::ConnectV6 => {
+                return address_opening(kind, self.closed.address.port());
+            }
+            StreamKind::DatagramsV4
+            | StreamKind::DatagramsV6
+            | StreamKind::CallV4
+            | StreamKind::CallV6 => return address_opening(kind, self.quiet_port()),
+            StreamKind::ConnectName | StreamKind::DatagramsName | StreamKind::CallName => {
+                // A name of this machine's, which no name server is asked for.
+                return name_opening(kind, self.quiet_port(), "localhost");
+            }
+            StreamKind::File | StreamKind::Sink | StreamKind::BeMet | StreamKind::Punch => {}
+            StreamKind::Source => out.put_u64(MOST_WANTED),
+            StreamKind::Reasons => out.put_u64(2 * number),
+            StreamKind::Packets => {
+                out.put_u8((number % 4) as u8);
+                out.put_bytes(0, 20);
+            }
+            StreamKind::Meet => {
+                out.put_u64(number);
+                out.put_bytes(7, 24);
+            }
+            StreamKind::Observe => {
+                out.put_u64(number);
+                out.put_bytes(7, 8);
+            }
+        }
         out
+    }
+
+    fn quiet_port(&self) -> u16 {
+        self.quiet.local_addr().map_or(9, |address| address.port())
     }
 }
 
-/// A stream to the fronted port of a host of this name.
-fn named(host: &str) -> BytesMut {
-    const CONNECT_NAME: u8 = 3;
+/// A stream to an IPv4 address.
+fn destination(address: SocketAddr) -> BytesMut {
     let mut out = BytesMut::new();
-    out.extend_from_slice(&[CONNECT_NAME]);
-    out.extend_from_slice(&FRONTED.to_be_bytes());
-    out.extend_from_slice(&[host.len() as u8]);
-    out.extend_from_slice(host.as_bytes());
+    out.put_u8(StreamKind::ConnectV4.number());
+    out.put_u16(address.port());
+    if let IpAddr::V4(ip) = address.ip() {
+        out.put_slice(&ip.octets());
+    }
     out
+}
+
+/// A stream to a port of this machine's, by its loopback address.
+fn address_opening(kind: StreamKind, port: u16) -> BytesMut {
+    let mut out = BytesMut::new();
+    out.put_u8(kind.number());
+    out.put_u16(port);
+    match kind {
+        StreamKind::ConnectV6 | StreamKind::DatagramsV6 | StreamKind::CallV6 => {
+            out.put_slice(&Ipv6Addr::LOCALHOST.octets());
+        }
+        _ => out.put_slice(&Ipv4Addr::LOCALHOST.octets()),
+    }
+    out
+}
+
+fn name_opening(kind: StreamKind, port: u16, host: &str) -> BytesMut {
+    let mut out = BytesMut::new();
+    out.put_u8(kind.number());
+    out.put_u16(port);
+    out.put_u8(host.len() as u8);
+    out.put_slice(host.as_bytes());
+    out
+}
+
+/// A stream to the fronted port of a host of this name.
+fn fronted(host: &str) -> BytesMut {
+    name_opening(StreamKind::ConnectName, FRONTED, host)
 }
 
 /// A port where every connection is refused: it has an owner, who does not listen. A port that
@@ -158,6 +243,8 @@ fn flooder(size: usize) -> io::Result<SocketAddr> {
 pub(crate) const FRONTED: u16 = 443;
 const ANY_PORT: &str = "127.0.0.1:0";
 const PAUSE: Duration = Duration::from_millis(100);
+/// As much as a gateway sends for one measurement.
+const MOST_WANTED: u64 = 1 << 36;
 /// The thread ends when nobody has asked for so long.
 const GIVE_UP: Duration = Duration::from_secs(60);
 const FLOOD: Duration = Duration::from_secs(3);

@@ -14,6 +14,8 @@ pub struct Script {
     pub name: &'static str,
     /// Side of the hostile peer: a client is let loose on `hawser serve`, a gateway on `hawser up`.
     pub side: Side,
+    /// Whether the gateway carries packets, in a network of its own, which only root can make.
+    pub carries_packets: bool,
     /// Whether it says hello before the first step.
     pub greets: bool,
     /// Whether the client has not enrolled, and comes by the port that is open to strangers.
@@ -79,6 +81,7 @@ impl Script {
         Self {
             name,
             side: Side::Client,
+            carries_packets: false,
             greets: true,
             stranger: false,
             narrow: false,
@@ -125,6 +128,12 @@ impl Script {
         self
     }
 
+    /// Its session has to end for this.
+    pub(crate) fn ends_for(mut self, reason: Reason) -> Self {
+        self.ending.lives = false;
+        self.may_end_by(reason)
+    }
+
     /// Its session may end for this.
     pub(crate) fn may_end_by(mut self, reason: Reason) -> Self {
         self.ending.reasons.push(reason);
@@ -157,6 +166,15 @@ impl Script {
         Self { narrow, ..self }
     }
 
+    /// Its gateway carries packets.
+    pub(crate) fn with_packets(self) -> Self {
+        let carries_packets = true;
+        Self {
+            carries_packets,
+            ..self
+        }
+    }
+
     /// The program may open so many descriptors.
     pub(crate) fn descriptors(self, descriptors: usize) -> Self {
         Self {
@@ -181,20 +199,26 @@ pub enum Group {
     Strangers,
     /// The UDP port, and associations behind it.
     Associations,
+    /// A gateway that carries packets, and has a network of its own.
+    Packets,
     /// A gateway against a client.
     Gateways,
+    /// Many of each: streams of a kind, commands and frames of a type, first words.
+    Floods,
 }
 
 impl Group {
     /// All groups.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Memory,
         Self::Streams,
         Self::Commands,
         Self::Channels,
         Self::Strangers,
         Self::Associations,
+        Self::Packets,
         Self::Gateways,
+        Self::Floods,
     ];
 
     /// Its scripts.
@@ -206,7 +230,9 @@ impl Group {
             Self::Channels => scripts::channels(),
             Self::Strangers => scripts::strangers(),
             Self::Associations => scripts::associations(),
+            Self::Packets => scripts::packets(),
             Self::Gateways => scripts::gateways(),
+            Self::Floods => scripts::floods(),
         }
     }
 }

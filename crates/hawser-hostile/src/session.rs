@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use hawser_session::Side;
 use hawser_session::seal::SessionKeys;
 use hawser_types::ChannelId;
-use hawser_wire::{Command, Hello};
+use hawser_wire::{Command, Hello, MAX_CHUNK_PAYLOAD};
 
 use crate::channel::{Channel, Connection};
 use crate::error::HostileError;
@@ -100,16 +100,20 @@ impl Session {
         self.say(&[Command::Hello(hello)]).await
     }
 
-    /// Says commands in one chunk of stream 0.
+    /// Says commands, in as few chunks of stream 0 as hold them.
     pub(crate) async fn say(&mut self, commands: &[Command]) -> Result<(), HostileError> {
         let mut bytes = BytesMut::new();
         commands
             .iter()
             .for_each(|command| command.encode(&mut bytes));
-        let mut body = BytesMut::new();
-        frames::data(0, self.commands_sent, &bytes, &mut body);
-        self.commands_sent += bytes.len() as u64;
-        self.send([body.freeze()]).await
+        let mut bodies = Vec::new();
+        for part in bytes.chunks(MAX_CHUNK_PAYLOAD) {
+            let mut body = BytesMut::new();
+            frames::data(0, self.commands_sent, part, &mut body);
+            self.commands_sent += part.len() as u64;
+            bodies.push(body.freeze());
+        }
+        self.send(bodies).await
     }
 
     /// Leaves a hole in the command stream.

@@ -1,9 +1,10 @@
 //! What a hostile peer can be told to do.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hawser_wire::Command;
+use hawser_wire::{Command, CommandKind, FirstWord, FrameKind, StreamKind};
 
 use crate::datagrams::Names;
 pub use crate::place::Place;
@@ -28,6 +29,12 @@ pub enum Step {
     Commands(u64, Make<Vec<Command>>),
     /// Leaves so many bytes of the command stream out, as if they were on their way.
     SkipCommands(u64),
+    /// Says so many commands of a kind.
+    CommandsOf(u64, CommandKind),
+    /// Sends so many records with a frame of a kind each.
+    FramesOf(u64, FrameKind),
+    /// Opens so many streams of a kind.
+    StreamsOf(u64, StreamKind),
     /// Opens so many streams to a place of the scene, each with so many bytes of data.
     Open(u64, Place, usize),
     /// Waits until the peer has refused so many streams since this step was over the last time.
@@ -65,6 +72,12 @@ pub enum Step {
     Strays(u64, Make<BytesMut>),
     /// Sends so many datagrams once more that the association has begun with.
     Replay(u64),
+    /// Opens a tunnel for packets, and waits for its terms.
+    Tunnel,
+    /// Sends so many packets by the tunnel, which `Make` writes.
+    InnerPackets(u64, Make<BytesMut>),
+    /// Checks that no packet comes from this address by the tunnel.
+    NothingFrom(Ipv4Addr),
     /// Checks that the association still stands.
     Stands,
     /// Gives so many granted numbers up.
@@ -75,6 +88,9 @@ pub enum Step {
     Return(Duration),
     /// Connects so many times to the gateway's port, says nothing, and keeps the connections.
     Idle(u64),
+    /// Connects so many times to the gateway's port, begins like this, says no more, and keeps the
+    /// connections.
+    Begin(u64, FirstWord),
     /// Does this so many times.
     Repeat(u64, Vec<Step>),
 }
@@ -83,7 +99,7 @@ impl Step {
     /// Whether it leaves connections behind that say nothing.
     pub(crate) fn is_silent(&self) -> bool {
         match self {
-            Self::Idle(_) => true,
+            Self::Idle(_) | Self::Begin(..) => true,
             Self::Repeat(_, steps) => steps.iter().any(Self::is_silent),
             _ => false,
         }

@@ -12,6 +12,7 @@ use hawser_session::Side;
 
 pub use self::conditions::Conditions;
 use crate::error::HostileError;
+use crate::network::Network;
 use crate::outcome::Outcome;
 use crate::priority;
 use crate::script::Script;
@@ -23,9 +24,13 @@ use crate::script::Script;
 pub fn run(script: &Script, conditions: &Conditions) -> Result<Outcome, HostileError> {
     // A thread of its own, whose priority can go down and whose end is that of the trial.
     std::thread::scope(|scope| {
-        let trial = scope.spawn(|| match &conditions.folder {
+        let in_folder = || match &conditions.folder {
             Some(folder) => run_in(script, conditions, &folder.join(script.name)),
             None => run_in(script, conditions, tempfile::tempdir()?.path()),
+        };
+        let trial = scope.spawn(move || match script.carries_packets {
+            true => Network::make()?.within(in_folder),
+            false => in_folder(),
         });
         trial
             .join()

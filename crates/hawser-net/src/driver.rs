@@ -17,7 +17,7 @@ mod streams;
 mod timer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -30,19 +30,19 @@ use hawser_session::{
     ChannelSnapshot, ChannelSpec, CloseReason, LostSegment, PacketFlow, Session, SessionConfig,
     SessionSnapshot, Side, StreamError,
 };
-use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamGroup, StreamId};
+use hawser_types::{Budget, ChannelId, Instant, LinkIndex, SessionId, StreamGroup, StreamId};
 use hawser_wire::Enrolment;
 use ipnet::IpNet;
 
 use crate::association::{AssociationHandle, Seal, TunnelFlows};
 use crate::clock;
 use crate::congestion::Congestion;
-use crate::read_memory::ReadMemory;
+use crate::session_budgets::SessionBudgets;
 pub(crate) use channel::NewChannel;
 pub use failure::ConnectionError;
 pub(crate) use failure::Failure;
 pub(crate) use inner::CLOSE_REFUSED;
-use inner::{Handle, Meter};
+use inner::{CHANNEL_CHARGE, Handle, Inner, Meter};
 pub use packets::{PacketPlace, PacketSink};
 use shared::Shared;
 pub use streams::Label;
@@ -57,14 +57,16 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Starts a session that has no channel yet. Needs a tokio runtime.
+    ///
+    /// `budgets`: what it takes memory from.
     pub(crate) fn start(
         side: Side,
         config: SessionConfig,
         keys: SessionKeys,
         congestion: Congestion,
-        reading: ReadMemory,
+        budgets: SessionBudgets,
     ) -> Self {
-        let shared = Arc::new(Shared::new(side, config, keys, congestion, reading));
+        let shared = Arc::new(Shared::new(side, config, keys, congestion, budgets));
         let timer = Arc::clone(&shared.timer);
         tokio::spawn(timer::run(Arc::downgrade(&shared), timer));
         Self { shared }
@@ -80,18 +82,21 @@ impl Driver {
 
     /// Adds a connection that is authenticated; its tasks begin at once.
     pub(crate) fn add_channel(&self, spec: ChannelSpec, new: NewChannel) {
-        channel::start(&self.shared, spec, new);
+        let charge = self.shared.budgets.account.noted(CHANNEL_CHARGE);
+        channel::start(&self.shared, spec, new, charge);
     }
 
-    /// As [`Driver::add_channel`], unless the number is not, or no longer, free to join with.
-    pub(crate) fn admit_channel(&self, spec: ChannelSpec, new: NewChannel) -> bool {
-        let free = self
-            .shared
-            .with(|inner, _| inner.session.reserve_join(spec.id).is_ok());
-        if free {
-            self.add_channel(spec, new);
-        }
-        free
+    /// As [`Driver::add_channel`], unless the number is not, or no longer, free to join with, or
+    /// the peer has no memory left.
+    pub(crate) fn admit_channel(&self, spec: ChannelSpec, new: NewChannel) -> Result<(), String> {
+        let charge = self.shared.budgets.account.charge(CHANNEL_CHARGE);
+        let charge = charge.map_err(|error| format!("no memory for a channel: {error}"))?;
+        let reserve = |inner: &mut Inner, _| inner.session.reserve_join(spec.id);
+        let reserved = self.shared.with(reserve);
+        // Two connections may have come this far with the same number: the first one has it.
+        reserved.map_err(|error| error.to_string())?;
+        channel::start(&self.shared, spec, new, charge);
+        Ok(())
     }
 
     /// Adds an association that is established; its tasks begin at once.
@@ -112,6 +117,11 @@ impl Driver {
         sink: Arc<dyn PacketSink>,
     ) -> PacketPlace {
         PacketPlace::new(&self.shared.packets, networks, sink)
+    }
+
+    /// What the peer is charged to.
+    pub(crate) fn account(&self) -> &Budget {
+        &self.shared.budgets.account
     }
 
     /// The configuration that the session began with.
@@ -137,11 +147,22 @@ impl Driver {
                 id: *id,
                 begun_by: inner.session.begun_by(*id)?,
                 local: gauge.local?,
-                remote: gauge.remote?,
+                remote: gauge.remote?.ip(),
             }),
             Meter::Association(_) => None,
         };
         inner.channels.iter().filter_map(ends).collect()
+    }
+
+    /// Address and port of the peer at the TCP channel that brought its opening of a stream; `None`
+    /// where that channel lives no more, or is an association.
+    pub(crate) fn opened_from(&self, stream: StreamId) -> Option<SocketAddr> {
+        let inner = self.shared.lock();
+        let channel = inner.session.opened_over(stream)?;
+        match &inner.channels.get(&channel)?.meter {
+            Meter::Tcp(gauge) => gauge.remote,
+            Meter::Association(_) => None,
+        }
     }
 
     /// This end's addresses that paths of the session's association come to.

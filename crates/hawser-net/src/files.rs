@@ -52,7 +52,11 @@ pub enum FileError {
         expected: u32,
     },
     /// More than this program ever writes there.
-    #[error("{} is larger than {limit} bytes, which is not a file of this program", path.display())]
+    #[error(
+        "{} is larger than {limit} bytes, which is not a file of this program; put back a copy, \
+         or move it away",
+        path.display()
+    )]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -120,6 +124,24 @@ pub(crate) fn replace_state(path: &Path, bytes: &[u8]) -> Result<(), FileError> 
     let temporary = written_temporary(path, bytes)?;
     leave_to_owner(temporary.as_file(), path);
     persist(temporary, path)
+}
+
+/// Replaces the file `path` of a state directory by `bytes` where it holds something else: a start
+/// writes nothing that is there already, so it does not depend on a disk that is full.
+///
+/// # Errors
+/// That the file cannot be written; it is as it was then, or has the new bytes.
+pub fn replace_if_changed(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let limit = bytes.len() as u64;
+    // Neither a pipe nor what a link leads to is read.
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let there = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let there = there.ok();
+    let there = there.and_then(|file| read_bounded(&file, path, limit).ok());
+    match there.as_deref() == Some(bytes) {
+        true => Ok(()),
+        false => replace_state(path, bytes),
+    }
 }
 
 /// As [`replace_state`], but fails with [`FileError::is_already_there`] when the file exists.

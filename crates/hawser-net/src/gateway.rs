@@ -1,5 +1,6 @@
 //! The gateway side: accepts sessions and joins, and hands out the streams that clients open.
 
+mod accounts;
 mod admit;
 mod associate;
 mod association;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionSnapshot};
-use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamGroup};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, SessionId, StreamGroup};
 use hawser_wire::JoinPrelude;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -44,8 +45,9 @@ use crate::links::{Link, OwnAddresses};
 use crate::stream::BondStream;
 use crate::takeover::{self, Datagrams, Join};
 use crate::tls::{TlsError, TlsServer};
+pub use accounts::{Accounts, Holder};
 pub use admit::accept_each;
-pub use config::{Admission, GatewayConfig};
+pub use config::{Admission, AdmitAll, GatewayConfig};
 pub use first_words::{Whose, judge};
 pub(crate) use half_open::{HalfOpen, Origin};
 pub use limits::AcceptLimits;
@@ -53,7 +55,7 @@ use port_links::OwnSockets;
 pub use shared::{Ends, GatewayCounters, Incoming, IncomingSession};
 use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
 pub(crate) use sources::provider_of;
-pub use sources::{network_of, source_of};
+pub use sources::{key_of, network_of, source_of};
 
 /// Accepts clients. Dropping it ends all sessions.
 pub struct Gateway {
@@ -300,6 +302,17 @@ impl Gateway {
     /// How many sessions have begun so far, as that changes.
     pub fn begun(&self) -> watch::Receiver<u64> {
         self.shared.begun.subscribe()
+    }
+
+    /// What clients are charged to beside their data.
+    pub fn accounts(&self) -> &Accounts {
+        &self.shared.accounts
+    }
+
+    /// The memory that is known to be held for clients and strangers: charges, data that waits or
+    /// is in flight, recorders, and associations.
+    pub fn charged(&self) -> ByteCount {
+        memory::charged(&self.shared)
     }
 
     /// The addresses that it listens on.

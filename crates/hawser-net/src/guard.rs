@@ -69,14 +69,25 @@ impl Guard {
         input.flush()
     }
 
-    /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. Blocks for the
-    /// time of a few processes.
+    /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. A run that was
+    /// killed has such a table until its guard has put everything back: only then is `script` asked
+    /// for, so that it sees the system as it is without that run. Blocks for the time of a few
+    /// processes.
     ///
     /// # Errors
     /// That the guard is gone, or `nft` refuses.
-    pub(crate) fn begin_table(&mut self, name: &str, script: &str) -> Result<(), NftError> {
-        nft::check(script)?;
-        self.add_rules(script).map_err(NftError::NoGuard)?;
+    pub(crate) fn begin_table(
+        &mut self,
+        name: &str,
+        script: impl FnOnce() -> String,
+    ) -> Result<(), NftError> {
+        let deadline = Instant::now() + PATIENCE_WITH_OTHERS;
+        while nft::list(name)?.is_some() && Instant::now() < deadline {
+            std::thread::sleep(POLL);
+        }
+        let script = script();
+        nft::check(&script)?;
+        self.add_rules(&script).map_err(NftError::NoGuard)?;
         let deadline = Instant::now() + PATIENCE;
         while nft::list(name)?.is_none() {
             if Instant::now() > deadline {
@@ -212,7 +223,6 @@ fn own_rules(script: &str) -> io::Result<Child> {
         .arg("-i")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
         .spawn()?;
     if let Some(input) = &mut owner.stdin {
         tell(input, script)?;
@@ -233,4 +243,6 @@ const MODEMS: &str = "modems";
 
 const SETTINGS: &str = "/proc/sys";
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A guard is done in milliseconds, unless the machine is busy.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);

@@ -6,7 +6,6 @@
 //! socket has the destination's address. Settings, rules and the table of nftables are a guard's,
 //! and go with this program, however that ends.
 
-mod apart;
 mod hold;
 mod modes;
 pub(crate) mod rules;
@@ -256,8 +255,7 @@ fn open(is_v6: bool) -> io::Result<Socket> {
 }
 
 impl LanRouting {
-    /// Begins: the table first, then settings, then what leads packets there. Networks for hosts
-    /// that overlap with one behind the interfaces are left out.
+    /// Begins: the table first, then settings, then what leads packets there.
     ///
     /// # Errors
     /// That the system lacks something or forbids it; then nothing is changed.
@@ -266,8 +264,6 @@ impl LanRouting {
         let is_off = of_interface(Family::V6, &plan.device, "disable_ipv6").as_deref() != Some("0");
         plan.families.retain(|it| it.is_ipv4() || !is_off);
         plan.hosts.retain(|it| it.addr().is_ipv4() || !is_off);
-        let kept = apart::keep_apart(&mut plan.hosts, &plan.interfaces).await;
-        kept.map_err(|error| LanError::Routes(error.to_string()))?;
         // First, since what another Hawser has begun is that one's until it ends.
         let routes = rules::add_routes(&plan.device, &plan.families).await;
         routes.map_err(LanError::Routes)?;
@@ -338,16 +334,16 @@ fn prepare(plan: &LanPlan, mut guard: Guard) -> Result<Guard, LanError> {
         let value = of_interface(Family::V4, name, FORWARDING);
         value.is_none_or(|value| value != "0")
     };
-    let names = plan.interfaces.iter().map(String::as_str);
-    let newly_v4: Vec<&str> = names.filter(|name| !forwards(name)).collect();
-    let mut newly = Vec::new();
-    if has(Family::V6) && !Family::V6.is_forwarded() {
-        newly.push(Family::V6);
-    }
-    // A run that was killed has such a table until its guard is done, and the kernel takes no
-    // second one: so that guard never undoes what begins here.
-    let script = script(plan, &newly_v4, &newly);
-    guard.begin_table(&table_of(&plan.device), &script)?;
+    let to_make = || {
+        let names = plan.interfaces.iter().map(String::as_str);
+        let newly_v4: Vec<&str> = names.filter(|name| !forwards(name)).collect();
+        let mut newly = Vec::new();
+        if has(Family::V6) && !Family::V6.is_forwarded() {
+            newly.push(Family::V6);
+        }
+        script(plan, &newly_v4, &newly)
+    };
+    guard.begin_table(&table_of(&plan.device), to_make)?;
     if has(Family::V4) {
         // For IPv4 the interface decides by which a packet comes in.
         for name in plan.interfaces.iter().chain([&plan.device]) {

@@ -6,6 +6,7 @@
 mod counters;
 mod defaults;
 mod dump;
+mod local_routes;
 mod modems;
 mod monitor;
 mod netlink;
@@ -28,8 +29,7 @@ pub(crate) use modems::{Measured, modem_behind};
 pub use modems::{Measuring, Modem, follow_modems, list_modems};
 pub use monitor::LinkMonitor;
 pub(crate) use netlink::dump as ask_kernel;
-pub use own::OwnAddresses;
-pub(crate) use particular::networks_by;
+pub use own::{OwnAddresses, OwnList};
 pub use particular::{networks_on_links, particular_prefixes};
 pub use prefixes::PrefixMonitor;
 pub use route::Routes;

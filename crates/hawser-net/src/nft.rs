@@ -37,6 +37,14 @@ pub(crate) fn list(name: &str) -> Result<Option<String>, NftError> {
     }
 }
 
+/// The packets of the counter NAME of the table `inet TABLE`.
+pub(crate) fn counted(table: &str, name: &str) -> Result<u64, NftError> {
+    let text = run(&["list", "counter", "inet", table, name], "")?;
+    let mut words = text.split_whitespace().skip_while(|it| *it != "packets");
+    let count = words.nth(1).and_then(|it| it.parse().ok());
+    count.ok_or_else(|| NftError::Refused(first_line(&text)))
+}
+
 /// All tables as JSON, without the elements of their sets.
 pub(crate) fn list_all() -> Result<String, NftError> {
     run(&["-j", "-t", "list", "ruleset"], "")

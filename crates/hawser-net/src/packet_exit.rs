@@ -4,6 +4,9 @@
 //! The table of rules is a guard's, as the settings are: all of it goes with this program, however
 //! that ends.
 
+mod flows;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 use std::{fs, io};
@@ -13,6 +16,21 @@ use ipnet::IpNet;
 use crate::forwarding::{Family, tell_of_firewalls};
 use crate::guard::{Guard, GuardError};
 use crate::nft::{self, NftError};
+pub use flows::FlowLimits;
+use flows::{FlowRules, REFUSED, ip};
+
+/// What is forwarded, and what reaches this machine itself.
+#[derive(Clone, Debug)]
+pub struct ExitPlan {
+    /// The networks of clients, each by this machine's address in it.
+    pub clients: Vec<IpNet>,
+    /// What the internet sees of them.
+    pub kind: ExitKind,
+    /// Networks in which addresses of this machine are open to them, too.
+    pub opened: Vec<IpNet>,
+    /// Limits for the flows of each.
+    pub flows: FlowLimits,
+}
 
 /// What the internet sees of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +45,8 @@ pub enum ExitKind {
 #[derive(Debug)]
 pub struct PacketExit {
     table: String,
-    _guard: Guard,
+    flows: FlowRules,
+    guard: Guard,
 }
 
 /// Why packets are not forwarded.
@@ -43,35 +62,64 @@ pub enum ExitError {
 }
 
 impl PacketExit {
-    /// Begins: packets that come by `device` from the networks `clients` are forwarded. Clients
-    /// do not reach each other, and nobody reaches clients who did not ask for it, except where
-    /// they are routed.
+    /// Begins: packets that come by `device` from clients are forwarded. Clients do not reach each
+    /// other, and hosts outside begin no flows to clients, except where these are routed. Of
+    /// what they send to this machine, pings to its inner addresses arrive, and what is opened.
     ///
     /// # Errors
     /// That the system lacks something or forbids it, which takes `CAP_NET_ADMIN`.
     ///
     /// Blocks for the time of a few processes.
-    pub fn begin(
-        device: &str,
-        clients: &[IpNet],
-        kind: ExitKind,
-        mut guard: Guard,
-    ) -> Result<Self, ExitError> {
+    pub fn begin(device: &str, plan: &ExitPlan, mut guard: Guard) -> Result<Self, ExitError> {
         let table = table_of(device);
-        // Before forwarding begins.
-        let mut not_forwarded = Family::ALL.to_vec();
-        not_forwarded.retain(|family| !family.is_forwarded());
-        let script = script(device, clients, kind, &not_forwarded);
-        guard.begin_table(&table, &script)?;
+        let room = tracked(MOST_TRACKED);
+        let limits = plan.flows.within(room);
+        if limits != plan.flows {
+            let (setting, most) = (MOST_TRACKED, limits.per_client);
+            tracing::warn!(setting, most, "flows of each client are limited further");
+        }
+        let mut flows = FlowRules::new(&table, plan.kind == ExitKind::Routed, limits, room);
+        let script_with = |flows: &FlowRules| {
+            // Before forwarding begins.
+            let mut not_forwarded = Family::ALL.to_vec();
+            not_forwarded.retain(|family| !family.is_forwarded());
+            script(device, plan, flows, &not_forwarded)
+        };
+        let begun = guard.begin_table(&table, || script_with(&flows));
+        if let Err(NftError::Refused(reason)) = begun {
+            // Without CONFIG_NF_CONNTRACK_TIMEOUT, unless it is something else.
+            flows = flows.without_time_outs();
+            guard.begin_table(&table, || script_with(&flows))?;
+            tracing::warn!(reason, "idle connections of clients count for five days");
+        } else {
+            begun?;
+        }
         Family::V4.forward(&mut guard)?;
-        if clients.iter().any(|net| matches!(net, IpNet::V6(_))) {
+        if plan.clients.iter().any(|net| matches!(net, IpNet::V6(_))) {
             Family::V6.forward(&mut guard)?;
         }
         tell_of_firewalls(device);
         Ok(Self {
             table,
-            _guard: guard,
+            flows,
+            guard,
         })
+    }
+
+    /// Counts the flows of each client from now on, by the networks that it has. Blocks while the
+    /// guard is busy with changes of before.
+    ///
+    /// # Errors
+    /// That the guard is gone.
+    pub fn limit_flows(&mut self, owned: &BTreeMap<IpNet, [u8; 32]>) -> io::Result<()> {
+        let commands = self.flows.give(owned);
+        let mut batches = commands.chunks(IN_A_BATCH);
+        batches.try_for_each(|batch| self.guard.change_rules(&batch.join("; ")))
+    }
+
+    /// The name of the table of rules.
+    pub fn table(&self) -> &str {
+        &self.table
     }
 
     /// The rules as they are, for the curious.
@@ -82,6 +130,21 @@ impl PacketExit {
         let listed = nft::list(&self.table).map_err(io::Error::other)?;
         listed.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// Returns how many packets were refused that would have begun a flow, since `table` was made.
+/// Blocks for the time of a process.
+///
+/// # Errors
+/// That `nft` cannot say.
+pub fn refused_flows(table: &str) -> Result<u64, NftError> {
+    nft::counted(table, REFUSED)
+}
+
+/// One of the numbers of connection tracking, if the kernel says it.
+fn tracked(setting: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("{TRACKING}/{setting}")).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Returns for how long the kernel may know a connection that is idle, by its settings of this
@@ -101,7 +164,56 @@ pub fn longest_tracked() -> Duration {
 }
 
 /// The rules, on one line, so that they hold from one moment on.
-fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[Family]) -> String {
+fn script(device: &str, plan: &ExitPlan, flows: &FlowRules, not_forwarded: &[Family]) -> String {
+    let arriving = arriving(device, plan);
+    let passing = passing(device, plan, not_forwarded);
+    let (definitions, beginning) = (flows.definitions(), flows.passing(device));
+    let mut leaving = String::new();
+    if plan.kind == ExitKind::Nat {
+        // What bears a client's address by `lo` is on its way to a service of this machine, which
+        // is to see that address (`foreign_source`).
+        for net in &plan.clients {
+            let (family, net) = (ip(net), net.trunc());
+            let _ = write!(
+                leaving,
+                "{family} saddr {net} oifname != {{ \"lo\", \"{device}\" }} masquerade; "
+            );
+        }
+    }
+    let (table, diverted) = (table_of(device), diverted(plan));
+    format!(
+        "table inet {table} {{ flags owner; {definitions}chain diverted {{ {diverted}}}; \
+         chain arriving {{ type filter hook input priority -10; policy accept; {arriving}}}; \
+         chain passing {{ type filter hook forward priority -10; policy accept; \
+         {passing}{beginning}}}; \
+         chain leaving {{ type nat hook postrouting priority 100; policy accept; {leaving}}}; }}\n"
+    )
+}
+
+/// What the kernel takes to be for this machine. It knows that better than a list of addresses,
+/// which is late by a moment.
+fn arriving(device: &str, plan: &ExitPlan) -> String {
+    let mut arriving = format!("iifname != \"{device}\" accept; ");
+    for net in &plan.clients {
+        let (own, icmp) = match net {
+            IpNet::V4(net) => (net.addr().to_string(), "icmp"),
+            IpNet::V6(net) => (net.addr().to_string(), "icmpv6"),
+        };
+        let (family, net) = (ip(net), net.trunc());
+        let _ = write!(
+            arriving,
+            "{family} daddr {own} {icmp} type echo-request accept; {family} daddr {net} drop; "
+        );
+    }
+    for net in &plan.opened {
+        let _ = write!(arriving, "{} daddr {} accept; ", ip(net), net.trunc());
+    }
+    arriving.push_str("drop; ");
+    arriving
+}
+
+/// What is forwarded.
+fn passing(device: &str, plan: &ExitPlan, not_forwarded: &[Family]) -> String {
     let mut passing = String::new();
     for family in not_forwarded {
         // This machine forwarded nothing before, and still forwards nothing else.
@@ -109,44 +221,46 @@ fn script(device: &str, clients: &[IpNet], kind: ExitKind, not_forwarded: &[Fami
         let _ = write!(passing, "meta nfproto {} {others} drop; ", family.name());
     }
     let _ = write!(passing, "iifname \"{device}\" oifname \"{device}\" drop; ");
-    if kind == ExitKind::Nat {
+    // Rules of this machine led it elsewhere, such as to a container, after it was judged.
+    let _ = write!(
+        passing,
+        "iifname \"{device}\" ct status dnat ct direction original jump diverted; "
+    );
+    if plan.kind == ExitKind::Nat {
         let _ = write!(passing, "oifname \"{device}\" ct state new,invalid drop; ");
+        // The kernel would send it on as it is, with the client's address.
+        let _ = write!(
+            passing,
+            "iifname \"{device}\" ct state invalid,untracked drop; "
+        );
     }
     for way in ["iifname", "oifname"] {
         let clamp = "tcp flags syn tcp option maxseg size set rt mtu";
         let _ = write!(passing, "{way} \"{device}\" {clamp}; ");
     }
-    let mut leaving = String::new();
-    if kind == ExitKind::Nat {
-        // What bears a client's address by `lo` is on its way to a service of this machine, which
-        // is to see that address (`foreign_source`).
-        for net in clients {
-            let family = if matches!(net, IpNet::V4(_)) {
-                "ip"
-            } else {
-                "ip6"
-            };
-            let net = net.trunc();
-            let _ = write!(
-                leaving,
-                "{family} saddr {net} oifname != {{ \"lo\", \"{device}\" }} masquerade; "
-            );
-        }
+    passing
+}
+
+/// What goes on although it was led elsewhere.
+fn diverted(plan: &ExitPlan) -> String {
+    let mut diverted = String::new();
+    for net in &plan.opened {
+        let _ = write!(diverted, "{} daddr {} return; ", ip(net), net.trunc());
     }
-    let table = table_of(device);
-    format!(
-        "table inet {table} {{ flags owner; \
-         chain passing {{ type filter hook forward priority -10; policy accept; {passing}}}; \
-         chain leaving {{ type nat hook postrouting priority 100; policy accept; {leaving}}}; }}\n"
-    )
+    diverted.push_str("drop; ");
+    diverted
 }
 
 fn table_of(device: &str) -> String {
     format!("hawser_{device}")
 }
 
+/// Changes that are made at once. Each is a line of some 100 bytes, or of 500 with a chain.
+const IN_A_BATCH: usize = 64;
 /// Settings of the kernel's connection tracking.
 const TRACKING: &str = "/proc/sys/net/netfilter";
+/// Connections that it knows at most.
+const MOST_TRACKED: &str = "nf_conntrack_max";
 /// How long it keeps an idle TCP connection, the longest of all, unless told otherwise.
 const IDLE_TCP: Duration = Duration::from_secs(5 * 24 * 3600);
 
@@ -154,17 +268,50 @@ const IDLE_TCP: Duration = Duration::from_secs(5 * 24 * 3600);
 mod tests {
     use super::*;
 
+    fn plan(kind: ExitKind) -> ExitPlan {
+        ExitPlan {
+            clients: ["10.77.0.1/16", "fd77::1/64"].map(net).to_vec(),
+            kind,
+            opened: vec![net("192.0.2.7/24")],
+            flows: FLOWS,
+        }
+    }
+
+    const FLOWS: FlowLimits = FlowLimits {
+        per_client: 8192,
+        per_second: 1000,
+    };
+
+    fn script_of(kind: ExitKind) -> String {
+        let flows = FlowRules::new("hawser_hawser0", kind == ExitKind::Routed, FLOWS, None);
+        script("hawser0", &plan(kind), &flows, &[])
+    }
+
+    fn net(text: &str) -> IpNet {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn clients_have_the_gateways_address_on_the_internet_and_their_own_on_this_machine() {
-        let clients = ["10.77.0.0/16", "fd77::/64"].map(|net| net.parse().unwrap());
-        let nat = script("hawser0", &clients, ExitKind::Nat, &[]);
+        let nat = script_of(ExitKind::Nat);
         for leaving in [
             "ip saddr 10.77.0.0/16 oifname != { \"lo\", \"hawser0\" } masquerade; ",
             "ip6 saddr fd77::/64 oifname != { \"lo\", \"hawser0\" } masquerade; ",
         ] {
             assert!(nat.contains(leaving), "{nat}");
         }
-        let routed = script("hawser0", &clients, ExitKind::Routed, &[]);
+        let routed = script_of(ExitKind::Routed);
         assert!(!routed.contains("masquerade"), "{routed}");
+    }
+
+    #[test]
+    fn of_this_machine_clients_reach_pings_and_what_is_opened() {
+        assert_eq!(
+            arriving("hawser0", &plan(ExitKind::Nat)),
+            "iifname != \"hawser0\" accept; \
+             ip daddr 10.77.0.1 icmp type echo-request accept; ip daddr 10.77.0.0/16 drop; \
+             ip6 daddr fd77::1 icmpv6 type echo-request accept; ip6 daddr fd77::/64 drop; \
+             ip daddr 192.0.2.0/24 accept; drop; "
+        );
     }
 }

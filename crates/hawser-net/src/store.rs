@@ -3,18 +3,24 @@
 //! The files are JSON for the eyes of an administrator. Each is replaced as a whole, under a lock,
 //! after reading what another process may have put there meanwhile: `hawser invite` and
 //! `hawser peers revoke` work beside a running daemon, which notices by `reload_if_changed`. A
-//! file that makes no sense is reported by name and never overwritten.
+//! file that makes no sense is reported by name and never overwritten; one that is a cache is set
+//! aside. [`StateFile`] has them all. Fields of a later version are kept.
 
 mod client;
 mod dir;
 mod error;
 mod gateway;
 mod json_file;
+mod later_fields;
 mod names;
 mod order;
 mod packet_addresses;
 mod pins;
 mod secret;
+mod state_file;
+mod tense;
+#[cfg(test)]
+mod tests;
 mod vouchers;
 
 pub use client::{ClientStore, EnrolledGateway};
@@ -25,4 +31,5 @@ pub use names::{NameError, NameStore, NamedPeer};
 pub use order::OrderStore;
 pub use packet_addresses::{OwnAddresses, PacketAddresses};
 pub use pins::{Drawn, LONGEST_PIN, Pin, PinStore};
+pub use state_file::{ASIDE, StateFile, WhenDamaged};
 pub use vouchers::{KeptVoucher, VoucherStore};

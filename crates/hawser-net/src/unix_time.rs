@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Add;
 use std::time::{Duration, SystemTime};
 
+use hawser_sched::rules::Date;
 use serde::{Deserialize, Serialize};
 
 /// Whole seconds since 1970-01-01 00:00 UTC.
@@ -34,6 +35,11 @@ impl UnixTime {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |d| d.as_secs()),
         )
+    }
+
+    /// False before this program was made: then the machine's clock is not set yet.
+    pub fn is_set(self) -> bool {
+        Date::after_1970(self.0 / 86_400).is_set()
     }
 
     /// The span from `earlier` to `self`, zero if `earlier` is later.

@@ -1,9 +1,12 @@
-//! Replays the fuzzers' corpus of invites.
+//! Replays the fuzzers' corpora.
 
 use std::fs;
 use std::path::Path;
 
+use hawser_net::fuzzing;
+use hawser_net::gateway::{Whose, judge};
 use hawser_net::invite::Invite;
+use hawser_net::voucher::Voucher;
 
 #[test]
 fn every_invite_of_the_corpus_that_is_read_is_the_same_when_written_and_read_again() {
@@ -24,4 +27,33 @@ fn every_invite_of_the_corpus_that_is_read_is_the_same_when_written_and_read_aga
     }
     assert!(files > 0, "the corpus is gone: {}", folder.display());
     assert!(good > 0, "none of the corpus is an invite");
+}
+
+/// Calls `entry` with each file of a corpus, cut at any byte; returns the files.
+fn replay(target: &str, entry: fn(&[u8])) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let files = fs::read_dir(folder.join(target)).unwrap();
+    let files: Vec<_> = files
+        .map(|it| fs::read(it.unwrap().path()).unwrap())
+        .collect();
+    for bytes in &files {
+        (0..=bytes.len()).for_each(|end| entry(&bytes[..end]));
+    }
+    files
+}
+
+#[test]
+fn every_voucher_of_the_corpus_that_is_read_is_the_same_when_written_and_read_again() {
+    let files = replay("voucher", fuzzing::fuzz_voucher);
+    let texts = files.iter().filter_map(|it| std::str::from_utf8(it).ok());
+    let read = texts.filter(|text| text.parse::<Voucher>().is_ok()).count();
+    assert!(read >= 3 && read < files.len(), "{read}");
+}
+
+#[test]
+fn every_beginning_of_the_corpus_is_judged_the_same_however_it_comes() {
+    let files = replay("first_words", fuzzing::fuzz_first_words);
+    for whose in [Some(Whose::Gateway), Some(Whose::Service), None] {
+        assert!(files.iter().any(|it| judge(it) == whose), "{whose:?}");
+    }
 }

@@ -91,6 +91,8 @@ pub struct TunnelCounts {
     pub late: u64,
     /// Packets that the tunnel of the association that stands has dropped from its queue.
     pub dropped: u64,
+    /// Packets of a gateway that its client has not taken: none of its flows, or not for it.
+    pub refused: u64,
 }
 
 /// Transport of a session at one moment.

@@ -132,8 +132,8 @@ impl Proxy {
         // Elsewhere only along a way that this proxy has recorded: it is no relay.
         let is_within = request.headers.to().is_ok_and(|to| to.tag().is_some());
         let way = way.filter(|_| is_within);
-        let stream = way.and_then(|way| self.follow(now, &way, &request, location));
-        let Some(stream) = stream else {
+        let origin = way.and_then(|way| self.follow(now, &way, &request, location));
+        let Some(origin) = origin else {
             let reason = match is_within {
                 true => "the way was not recorded here, or leads elsewhere",
                 false => "the domain is not served here",
@@ -145,7 +145,7 @@ impl Proxy {
             mark,
             record: None,
         };
-        let onward = Forward::onward(common.into(), stream);
+        let onward = Forward::onward(common.into(), origin);
         Ok(Decision::Forward(vec![onward]))
     }
 

@@ -13,12 +13,11 @@ use hawser_types::{Host, Instant};
 
 use crate::digest::{Algorithm, AuthFault, Credentials, Secret, Verifier};
 use crate::message::{Essentials, HeaderName, Method, Refusal, Request, Response, StatusCode};
-use crate::transaction::Flow;
 use crate::uri::SipUri;
 pub use admission::{Admission, AdmissionLimits};
 pub(crate) use admission::{Allowance, sender};
 pub use kept::{KeptBinding, Moment};
-pub use location::{Binding, Location, LocationLimits};
+pub use location::{Binding, Location, LocationLimits, Origin};
 use update::Update;
 
 /// Who may register. Its answers come from a table of the owner's.
@@ -84,7 +83,13 @@ impl Registrar {
             Err(fault) => return Refusal::unreadable(&fault).answer(request, &self.tag),
         };
         match self.admit(now, source, (request, &essentials), users) {
-            Ok(registrant) => self.register(now, request, &registrant, None),
+            Ok(registrant) => {
+                let origin = Origin {
+                    address: Some(source.to_canonical()),
+                    stream: None,
+                };
+                self.register(now, request, &registrant, origin)
+            }
             Err(answer) => answer,
         }
     }
@@ -122,16 +127,15 @@ impl Registrar {
         outcome.map_err(|denial| self.deny(now, source, request, denial))
     }
 
-    /// Answers a REGISTER that is admitted. `stream` is the one that it came over, if any: while
-    /// that is open, the contacts are reached over it.
+    /// Answers a REGISTER that is admitted and came from `origin`.
     pub fn register(
         &mut self,
         now: Instant,
         request: &Request,
         registrant: &Registrant,
-        stream: Option<Flow>,
+        origin: Origin,
     ) -> Response {
-        let outcome = self.update(now, request, &registrant.0, stream);
+        let outcome = self.update(now, request, &registrant.0, origin);
         outcome.unwrap_or_else(|refusal| refusal.answer(request, &self.tag))
     }
 
@@ -230,12 +234,12 @@ impl Registrar {
         now: Instant,
         request: &Request,
         address: &str,
-        stream: Option<Flow>,
+        origin: Origin,
     ) -> Result<Response, Refusal> {
         let update = Update::read(request, self.location.limits())?;
         if let Some(update) = update {
             let bindings = self.location.bindings(now, address);
-            let bindings = update.apply(now, bindings, stream)?;
+            let bindings = update.apply(now, bindings, origin)?;
             self.location.set(now, address, bindings)?;
         }
         let mut answer = Response::new(request, StatusCode::OK, Some(&self.tag));

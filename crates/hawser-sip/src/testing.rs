@@ -28,7 +28,7 @@ impl Users for Everybody {
 }
 
 impl Reach for Everywhere {
-    fn may_reach(&self, address: IpAddr) -> bool {
+    fn may_reach(&self, address: IpAddr, _: bool) -> bool {
         !address.is_loopback()
     }
 }

@@ -54,6 +54,7 @@
 #![forbid(unsafe_code)]
 
 mod demand;
+mod in_memory;
 mod probe;
 mod rate;
 
@@ -72,6 +73,24 @@ pub use rate::MAX_RATES;
 #[derive(Debug)]
 pub struct UsageDatabase {
     database: Connection,
+    /// Where it is a copy in memory.
+    unwritten: Option<Unwritten>,
+}
+
+/// What was charged to a copy in memory, and is not in the file.
+#[derive(Debug)]
+struct Unwritten {
+    path: PathBuf,
+    charges: BTreeMap<(String, Date), Usage>,
+}
+
+/// What there is to say of a usage database that was opened.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It was damaged: it has this name now, and another one was begun.
+    SetAside(PathBuf),
+    /// It cannot be written, for this reason: it is a copy in memory until it can.
+    InMemory(UsageError),
 }
 
 /// Reason why a usage database cannot be read or written.
@@ -87,7 +106,10 @@ pub enum UsageError {
         source: rusqlite::Error,
     },
     /// The database was made by a later version of the program.
-    #[error("the usage database {path} has format {version}; known is {KNOWN}")]
+    #[error(
+        "the usage database {path} was written by a later version: its format is {version}, known \
+        is {KNOWN}; update hawser"
+    )]
     Newer {
         /// File of the database.
         path: PathBuf,
@@ -104,17 +126,36 @@ pub enum UsageError {
     },
 }
 
+impl UsageError {
+    /// Neither another program nor another version is in the way.
+    fn is_of_disk(&self) -> bool {
+        let Self::Database { source, .. } = self else {
+            return false;
+        };
+        let code = source.sqlite_error_code();
+        !matches!(
+            code,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        )
+    }
+}
+
 impl UsageDatabase {
-    /// Opens or creates the usage database at `path`. A damaged one is renamed to the returned name
-    /// and replaced by an empty one. A symbolic link is refused, so that root cannot be redirected
-    /// from a service's directory.
-    pub fn open(path: &Path) -> Result<(Self, Option<PathBuf>), UsageError> {
+    /// Opens or creates the usage database at `path`. A damaged one is renamed and replaced by an
+    /// empty one. Of one that can be read and not written, as on a full disk, there is a copy in
+    /// memory; each charge tries to write what it has more to the file. A symbolic link is refused,
+    /// so that root cannot be redirected from a service's directory.
+    pub fn open(path: &Path) -> Result<(Self, Option<Trouble>), UsageError> {
         match Self::open_sound(path) {
             Ok(ledger) => Ok((ledger, None)),
             Err(UsageError::Database { source, .. }) if is_damage(&source) => {
                 let aside = set_aside(path)?;
-                Ok((Self::open_sound(path)?, Some(aside)))
+                Ok((Self::open_sound(path)?, Some(Trouble::SetAside(aside))))
             }
+            Err(error) if error.is_of_disk() => match Self::open_in_memory(path) {
+                Ok(ledger) => Ok((ledger, Some(Trouble::InMemory(error)))),
+                Err(_) => Err(error),
+            },
             Err(error) => Err(error),
         }
     }
@@ -128,12 +169,12 @@ impl UsageDatabase {
         let mut database =
             Connection::open_with_flags(in_real_folder(path), flags).map_err(fail)?;
         prepare(&database).map_err(fail)?;
-        let version = migrate(&mut database).map_err(fail)?;
-        if version > KNOWN {
-            let path = path.to_path_buf();
-            return Err(UsageError::Newer { path, version });
-        }
-        Ok(Self { database })
+        upgrade(&mut database, path)?;
+        let unwritten = None;
+        Ok(Self {
+            database,
+            unwritten,
+        })
     }
 
     /// Returns the traffic of each link in its latest month with traffic. Months that began later
@@ -145,8 +186,14 @@ impl UsageDatabase {
 
     /// Adds traffic to months of links, all of it or none.
     pub fn charge(&mut self, charges: &BTreeMap<String, Usage>) -> Result<(), UsageError> {
-        let written = self.change(|change| write_usage(change, charges));
-        written.map_err(|source| self.failed(source))
+        self.try_file();
+        let charges = charges.iter().map(|(link, usage)| (link.as_str(), usage));
+        let written = self.change(|change| write_usage(change, charges.clone()));
+        written.map_err(|source| self.failed(source))?;
+        if let Some(unwritten) = &mut self.unwritten {
+            unwritten.add(charges);
+        }
+        Ok(())
     }
 
     fn read(&self, today: Date) -> rusqlite::Result<BTreeMap<String, Usage>> {
@@ -198,9 +245,9 @@ fn in_real_folder(path: &Path) -> PathBuf {
     }
 }
 
-fn write_usage(
+fn write_usage<'a>(
     change: &Transaction<'_>,
-    charges: &BTreeMap<String, Usage>,
+    charges: impl Iterator<Item = (&'a str, &'a Usage)>,
 ) -> rusqlite::Result<()> {
     let mut add = change.prepare_cached(
         "INSERT INTO usage (link, since, up, down) VALUES (?1, ?2, ?3, ?4) \
@@ -234,6 +281,16 @@ fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.execute_batch("PRAGMA synchronous = FULL")
 }
 
+/// Upgrades the schema of a file, unless it is of a later version.
+fn upgrade(database: &mut Connection, path: &Path) -> Result<(), UsageError> {
+    let path = path.to_path_buf();
+    match migrate(database) {
+        Ok(version) if version > KNOWN => Err(UsageError::Newer { path, version }),
+        Ok(_) => Ok(()),
+        Err(source) => Err(UsageError::Database { path, source }),
+    }
+}
+
 /// Upgrades the schema; returns its version.
 fn migrate(database: &mut Connection) -> rusqlite::Result<i64> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -259,16 +316,14 @@ fn damage() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(code, None)
 }
 
-/// Renames the file and SQLite's files beside it.
+/// Renames the file and SQLite's files beside it. What was set aside before gives way.
 fn set_aside(path: &Path) -> Result<PathBuf, UsageError> {
     let beside = |path: &Path, suffix: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         PathBuf::from(name)
     };
-    let free = (1..u32::MAX).map(|n| beside(path, &format!(".damaged-{n}")));
-    let aside = free.into_iter().find(|path| !path.exists());
-    let aside = aside.unwrap_or_else(|| beside(path, ".damaged"));
+    let aside = beside(path, ".damaged");
     std::fs::rename(path, &aside).map_err(|source| UsageError::SetAside {
         path: path.to_path_buf(),
         source,

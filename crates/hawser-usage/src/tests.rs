@@ -18,7 +18,7 @@ fn charge(link: &str, since: Date, up: u64, down: u64) -> BTreeMap<String, Usage
 
 fn open(path: &Path) -> UsageDatabase {
     let (ledger, aside) = UsageDatabase::open(path).unwrap();
-    assert_eq!(aside, None);
+    assert!(aside.is_none(), "{aside:?}");
     ledger
 }
 
@@ -92,7 +92,10 @@ fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
     for content in [&b"not a database at all, and longer than its header is, which is a hundred bytes and no more"[..].repeat(9), &torn] {
         std::fs::write(&path, content).unwrap();
         let (mut ledger, aside) = UsageDatabase::open(&path).unwrap();
-        assert_eq!(std::fs::read(aside.unwrap()).unwrap(), *content);
+        let Some(Trouble::SetAside(aside)) = aside else {
+            panic!("{aside:?}");
+        };
+        assert_eq!(std::fs::read(aside).unwrap(), *content);
         assert_eq!(ledger.usage(TODAY).unwrap(), BTreeMap::new());
         ledger.charge(&charge("eth0", november(1), 1, 1)).unwrap();
     }
@@ -129,6 +132,78 @@ fn the_file_of_a_later_version_is_left_alone() {
         matches!(error, UsageError::Newer { version: 7, .. }),
         "{error}"
     );
+}
+
+/// Opens a database that cannot be written, since the index of its log cannot be made.
+fn open_unwritable(path: &Path) -> UsageDatabase {
+    std::fs::create_dir(path.with_extension("db-shm")).unwrap();
+    let (ledger, trouble) = UsageDatabase::open(path).unwrap();
+    assert!(matches!(trouble, Some(Trouble::InMemory(_))), "{trouble:?}");
+    ledger
+}
+
+fn make_writable(path: &Path) {
+    std::fs::remove_dir(path.with_extension("db-shm")).unwrap();
+}
+
+#[test]
+fn of_a_file_that_can_not_be_written_the_month_is_known_and_counts_on_until_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("what? 100% ü#.db");
+    open(&path)
+        .charge(&charge("wwan0", november(1), 5, 7))
+        .unwrap();
+    let mut ledger = open_unwritable(&path);
+    let up = |ledger: &UsageDatabase| ledger.usage(TODAY).unwrap()["wwan0"].up.as_u64();
+    assert_eq!(up(&ledger), 5);
+    for more in [10, 20] {
+        ledger
+            .charge(&charge("wwan0", november(1), more, 0))
+            .unwrap();
+    }
+    assert_eq!(up(&ledger), 35);
+    make_writable(&path);
+    assert_eq!(up(&open(&path)), 5);
+    // Another program charges its own meanwhile.
+    open(&path)
+        .charge(&charge("wwan0", november(1), 100, 0))
+        .unwrap();
+    ledger
+        .charge(&charge("wwan0", november(1), 1000, 0))
+        .unwrap();
+    assert_eq!(up(&ledger), 1135);
+    assert_eq!(up(&open(&path)), 1135);
+    assert_eq!(open(&path).usage(TODAY).unwrap()["wwan0"].down.as_u64(), 7);
+}
+
+#[test]
+fn charges_in_the_log_of_a_program_that_was_killed_are_known_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, copy] = ["ledger.db", "copy.db"].map(|name| folder.path().join(name));
+    let mut ledger = open(&path);
+    ledger.charge(&charge("wwan0", november(1), 5, 0)).unwrap();
+    for of in [
+        |path: &Path| path.to_owned(),
+        |path: &Path| path.with_extension("db-wal"),
+    ] {
+        std::fs::copy(of(&path), of(&copy)).unwrap();
+    }
+    let ledger = open_unwritable(&copy);
+    assert_eq!(ledger.usage(TODAY).unwrap()["wwan0"].up.as_u64(), 5);
+    make_writable(&copy);
+    drop(ledger);
+    assert_eq!(open(&copy).usage(TODAY).unwrap()["wwan0"].up.as_u64(), 5);
+}
+
+#[test]
+fn without_a_file_on_a_full_disk_counting_begins_and_is_written_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut ledger = open_unwritable(&path);
+    ledger.charge(&charge("wwan0", november(1), 5, 0)).unwrap();
+    make_writable(&path);
+    ledger.charge(&charge("eth0", november(1), 1, 0)).unwrap();
+    assert_eq!(open(&path).usage(TODAY).unwrap().len(), 2);
 }
 
 /// Charges one byte at a time and reports it, until it is killed.

@@ -4,8 +4,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hawser_types::{ChannelId, MIN_JOIN_PORT, StreamId};
 
 use crate::association::{TransportChoice, take_link};
-use crate::frame::CRITICAL;
 use crate::link_rules::{LinkRulesEntry, MAX_LINK_RULES, take_link_rules};
+use crate::numbers::{CRITICAL, CommandKind};
 use crate::varint::{take_length, take_varint_u32};
 use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
@@ -148,91 +148,77 @@ pub struct Enrolment {
 }
 
 impl Command {
+    /// Returns its type.
+    pub const fn kind(&self) -> CommandKind {
+        match self {
+            Self::Hello(_) => CommandKind::Hello,
+            Self::Grant(_) => CommandKind::Grant,
+            Self::Reset { .. } => CommandKind::Reset,
+            Self::Stop { .. } => CommandKind::Stop,
+            Self::ResetSending { .. } => CommandKind::ResetSending,
+            Self::CloseReason { .. } => CommandKind::CloseReason,
+            Self::ChannelClosed { .. } => CommandKind::ChannelClosed,
+            Self::Close { .. } => CommandKind::Close,
+            Self::Enrol(_) => CommandKind::Enrol,
+            Self::Enrolled => CommandKind::Enrolled,
+            Self::LinkRules(_) => CommandKind::LinkRules,
+            Self::Scheduler { .. } => CommandKind::Scheduler,
+            Self::DatagramPort { .. } => CommandKind::DatagramPort,
+            Self::AcceptsJoins { .. } => CommandKind::AcceptsJoins,
+            Self::Associate { .. } => CommandKind::Associate,
+            Self::GoingAway => CommandKind::GoingAway,
+        }
+    }
+
     /// Appends the command to the command stream.
     pub fn encode(&self, out: &mut BytesMut) {
         let mut value = BytesMut::new();
-        let kind = self.encode_value(&mut value);
-        out.put_u8(kind);
+        self.encode_value(&mut value);
+        let kind = self.kind();
+        out.put_u8(kind.number() | if kind.is_critical() { CRITICAL } else { 0 });
         put_varint(out, value.len() as u64);
         out.extend_from_slice(&value);
     }
 
     // long: one arm for each command
-    fn encode_value(&self, value: &mut BytesMut) -> u8 {
+    fn encode_value(&self, value: &mut BytesMut) {
         match self {
-            Self::Hello(hello) => {
-                hello.encode_value(value);
-                HELLO | CRITICAL
-            }
+            Self::Hello(hello) => hello.encode_value(value),
             Self::Grant(grant) => {
                 put_varint(value, u64::from(grant.first.value()));
                 put_varint(value, u64::from(grant.count));
                 for address in grant.addresses.iter().take(MAX_GRANT_ADDRESSES) {
                     put_address(value, address);
                 }
-                GRANT | CRITICAL
             }
-            Self::Reset { stream, code } => {
-                put_stream_code(value, *stream, *code);
-                RESET | CRITICAL
-            }
-            Self::Stop { stream, code } => {
-                put_stream_code(value, *stream, *code);
-                STOP
-            }
-            Self::ResetSending { stream, code } => {
-                put_stream_code(value, *stream, *code);
-                RESET_SENDING
-            }
-            Self::CloseReason { code, text } => {
-                put_close_reason(value, *code, text);
-                CLOSE_REASON
-            }
-            Self::ChannelClosed { channel } => {
-                put_varint(value, u64::from(channel.value()));
-                CHANNEL_CLOSED
-            }
-            Self::Close { code } => {
-                put_varint(value, u64::from(*code));
-                CLOSE | CRITICAL
-            }
+            Self::Reset { stream, code } => put_stream_code(value, *stream, *code),
+            Self::Stop { stream, code } => put_stream_code(value, *stream, *code),
+            Self::ResetSending { stream, code } => put_stream_code(value, *stream, *code),
+            Self::CloseReason { code, text } => put_close_reason(value, *code, text),
+            Self::ChannelClosed { channel } => put_varint(value, u64::from(channel.value())),
+            Self::Close { code } => put_varint(value, u64::from(*code)),
             Self::Enrol(enrolment) => {
                 value.extend_from_slice(&enrolment.key);
                 value.extend_from_slice(&enrolment.signature);
                 value.extend_from_slice(enrolment.name.as_bytes());
-                ENROL | CRITICAL
             }
-            Self::Enrolled => ENROLLED | CRITICAL,
+            Self::Enrolled | Self::GoingAway => {}
             Self::LinkRules(list) => {
                 let list = list.iter().take(MAX_LINK_RULES);
                 list.for_each(|entry| entry.encode(value));
-                LINK_RULES
             }
-            Self::Scheduler { policy } => {
-                put_varint(value, u64::from(*policy));
-                SCHEDULER
-            }
-            Self::DatagramPort { port } => {
-                put_varint(value, u64::from(*port));
-                DATAGRAM_PORT
-            }
-            Self::AcceptsJoins { port } => {
-                put_varint(value, u64::from(*port));
-                ACCEPTS_JOINS
-            }
-            Self::Associate { channel, transport } => {
-                put_associate(value, *channel, *transport);
-                ASSOCIATE
-            }
-            Self::GoingAway => GOING_AWAY,
+            Self::Scheduler { policy } => put_varint(value, u64::from(*policy)),
+            Self::DatagramPort { port } => put_varint(value, u64::from(*port)),
+            Self::AcceptsJoins { port } => put_varint(value, u64::from(*port)),
+            Self::Associate { channel, transport } => put_associate(value, *channel, *transport),
         }
     }
 
     // long: one arm for each command
     fn decode(kind: u8, mut value: Bytes) -> Result<Option<Self>, Malformed> {
         let input = &mut value;
-        let command = match kind & !CRITICAL {
-            HELLO => {
+        let command = match CommandKind::of_number(kind & !CRITICAL) {
+            Some(CommandKind::Hello) => {
                 let max_streams = take_varint(input, "hello")?;
                 let flags = take_varint(input, "hello")?;
                 let link = take_link(input, "hello")?;
@@ -248,56 +234,66 @@ impl Command {
                     link,
                 })
             }
-            GRANT => Self::Grant(take_grant(input)?),
-            RESET => Self::Reset {
+            Some(CommandKind::Grant) => Self::Grant(take_grant(input)?),
+            Some(CommandKind::Reset) => Self::Reset {
                 stream: StreamId::new(take_varint(input, "reset")?),
                 code: take_varint_u32(input, "reset")?,
             },
-            STOP => Self::Stop {
+            Some(CommandKind::Stop) => Self::Stop {
                 stream: StreamId::new(take_varint(input, "stop")?),
                 code: take_varint_u32(input, "stop")?,
             },
-            RESET_SENDING => Self::ResetSending {
+            Some(CommandKind::ResetSending) => Self::ResetSending {
                 stream: StreamId::new(take_varint(input, "reset sending")?),
                 code: take_varint_u32(input, "reset sending")?,
             },
-            CLOSE_REASON => Self::CloseReason {
+            Some(CommandKind::CloseReason) => Self::CloseReason {
                 code: take_varint_u32(input, "close reason")?,
                 text: take_text(input, MAX_CLOSE_REASON, "close reason")?,
             },
-            CHANNEL_CLOSED => {
+            Some(CommandKind::ChannelClosed) => {
                 let channel = ChannelId::new(take_varint_u32(input, "channel closed")?);
                 Self::ChannelClosed { channel }
             }
-            CLOSE => Self::Close {
+            Some(CommandKind::Close) => Self::Close {
                 code: take_varint_u32(input, "close")?,
             },
-            ENROL => Self::Enrol(take_enrolment(input)?),
-            ENROLLED => Self::Enrolled,
-            LINK_RULES => Self::LinkRules(take_link_rules(input)?),
-            SCHEDULER => Self::Scheduler {
+            Some(CommandKind::Enrol) => Self::Enrol(take_enrolment(input)?),
+            Some(CommandKind::Enrolled) => Self::Enrolled,
+            Some(CommandKind::LinkRules) => Self::LinkRules(take_link_rules(input)?),
+            Some(CommandKind::Scheduler) => Self::Scheduler {
                 policy: take_varint_u32(input, "scheduler")?,
             },
-            DATAGRAM_PORT => Self::DatagramPort {
+            Some(CommandKind::DatagramPort) => Self::DatagramPort {
                 port: take_port(input, 1, "datagram port")?,
             },
-            ACCEPTS_JOINS => Self::AcceptsJoins {
+            Some(CommandKind::AcceptsJoins) => Self::AcceptsJoins {
                 port: take_port(input, MIN_JOIN_PORT, "accepts joins")?,
             },
-            ASSOCIATE => Self::Associate {
+            Some(CommandKind::Associate) => Self::Associate {
                 channel: ChannelId::new(take_varint_u32(input, "associate")?),
                 transport: TransportChoice::read(take_varint(input, "associate")?)?,
             },
-            GOING_AWAY => Self::GoingAway,
-            _ if kind & CRITICAL != 0 => {
+            Some(CommandKind::GoingAway) => Self::GoingAway,
+            None if kind & CRITICAL != 0 => {
                 return Err(Malformed::new("command", MalformedReason::UnknownCritical));
             }
-            _ => return Ok(None),
+            None => return Ok(None),
         };
         if input.has_remaining() {
             return Err(Malformed::new("command", MalformedReason::TrailingBytes));
         }
         Ok(Some(command))
+    }
+}
+
+impl CommandKind {
+    /// Whether a receiver that does not know it may not skip it.
+    const fn is_critical(self) -> bool {
+        matches!(
+            self,
+            Self::Hello | Self::Grant | Self::Reset | Self::Close | Self::Enrol | Self::Enrolled
+        )
     }
 }
 
@@ -457,23 +453,6 @@ fn take_address(input: &mut Bytes) -> Result<SocketAddr, Malformed> {
     };
     Ok(SocketAddr::new(ip, input.get_u16()))
 }
-
-const HELLO: u8 = 0x01;
-const GRANT: u8 = 0x02;
-const RESET: u8 = 0x03;
-const CHANNEL_CLOSED: u8 = 0x04;
-const CLOSE: u8 = 0x05;
-const ENROL: u8 = 0x06;
-const ENROLLED: u8 = 0x07;
-const LINK_RULES: u8 = 0x08;
-const DATAGRAM_PORT: u8 = 0x09;
-const ASSOCIATE: u8 = 0x0a;
-const STOP: u8 = 0x0b;
-const RESET_SENDING: u8 = 0x0c;
-const CLOSE_REASON: u8 = 0x0d;
-const SCHEDULER: u8 = 0x0e;
-const ACCEPTS_JOINS: u8 = 0x0f;
-const GOING_AWAY: u8 = 0x10;
 
 const FLAG_PLAIN: u64 = 0x01;
 const FLAG_DATAGRAMS: u64 = 0x02;

@@ -10,7 +10,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use hawser_types::HostName;
 
@@ -61,8 +61,12 @@ pub struct DnsAnswer {
     pub is_truncated: bool,
     /// True if it has records of any type for the question.
     pub has_records: bool,
-    /// The addresses in it, in its order.
+    /// The addresses in it, in its order: the first [`MAX_ADDRESSES`].
     pub addresses: Vec<IpAddr>,
+    /// Every address that is read: those of all records for addresses, and hints.
+    pub told: Vec<IpAddr>,
+    /// It has records that make no sense, or are of another class, and may have addresses.
+    pub has_unread: bool,
     /// It has records that are not read, and that some askers may read addresses from: of another
     /// class, with hints, of a wrong length, or more than are kept.
     pub may_lead_elsewhere: bool,
@@ -201,6 +205,8 @@ impl DnsAnswer {
             is_truncated: false,
             has_records: false,
             addresses: Vec::new(),
+            told: Vec::new(),
+            has_unread: false,
             may_lead_elsewhere: false,
             seconds_to_live: None,
         }
@@ -216,29 +222,42 @@ impl DnsAnswer {
             let data = reader.take(usize::from(length))?;
             if class != CLASS_INTERNET {
                 self.may_lead_elsewhere = true;
+                self.has_unread |= matches!(kind, TYPE_A | TYPE_AAAA) || has_hints(kind);
                 continue;
             }
             self.has_records = true;
             // The highest bit has no meaning: RFC 2181 §8.
             let time = if time > i32::MAX as u32 { 0 } else { time };
             self.seconds_to_live = Some(self.seconds_to_live.map_or(time, |least| least.min(time)));
-            let address = match kind {
-                TYPE_A => <[u8; 4]>::try_from(data).map(|it| Ipv4Addr::from(it).into()),
-                TYPE_AAAA => <[u8; 16]>::try_from(data).map(|it| Ipv6Addr::from(it).into()),
-                other => {
-                    self.may_lead_elsewhere |= has_hints(other);
+            let read = match kind {
+                TYPE_A => addresses::<4>(data),
+                TYPE_AAAA => addresses::<16>(data),
+                other if has_hints(other) => {
+                    self.may_lead_elsewhere = true;
+                    let hints = hints(data);
+                    self.has_unread |= hints.is_err();
+                    self.told.extend(hints.unwrap_or_default());
                     continue;
                 }
+                _ => continue,
             };
-            match address {
-                Ok(address) if self.addresses.contains(&address) => {}
-                Ok(address) if self.addresses.len() < MAX_ADDRESSES => {
-                    self.addresses.push(address);
-                }
-                _ => self.may_lead_elsewhere = true,
+            match read.as_deref() {
+                Ok([address]) => self.take_address(*address),
+                _ => (self.may_lead_elsewhere, self.has_unread) = (true, true),
             }
         }
         Ok(())
+    }
+
+    fn take_address(&mut self, address: IpAddr) {
+        self.told.push(address);
+        if self.addresses.contains(&address) {
+            return;
+        }
+        match self.addresses.len() < MAX_ADDRESSES {
+            true => self.addresses.push(address),
+            false => self.may_lead_elsewhere = true,
+        }
     }
 }
 
@@ -254,6 +273,38 @@ impl AddressRecord {
 /// Whether records of this type may have addresses as hints.
 const fn has_hints(kind: u16) -> bool {
     matches!(kind, TYPE_SVCB | TYPE_HTTPS)
+}
+
+/// The addresses that a record of the types SVCB and HTTPS has as hints.
+///
+/// Source: RFC 9460 §2.2, §7.3.
+fn hints(data: &[u8]) -> Result<Vec<IpAddr>, DnsError> {
+    let mut reader = Reader(data);
+    reader.take(2)?;
+    reader.skip_name()?;
+    let mut found = Vec::new();
+    while !reader.0.is_empty() {
+        let [key, length] = [reader.number()?, reader.number()?];
+        let value = reader.take(usize::from(length))?;
+        match key {
+            KEY_IPV4_HINT => found.extend(addresses::<4>(value)?),
+            KEY_IPV6_HINT => found.extend(addresses::<16>(value)?),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Addresses of `N` bytes, one behind the other.
+fn addresses<const N: usize>(data: &[u8]) -> Result<Vec<IpAddr>, DnsError>
+where
+    IpAddr: From<[u8; N]>,
+{
+    let (addresses, rest) = data.as_chunks();
+    let all = addresses.iter().map(|it: &[u8; N]| IpAddr::from(*it));
+    rest.is_empty()
+        .then(|| all.collect())
+        .ok_or(DnsError::Truncated)
 }
 
 /// Gives `message` another number. One that is too short for a number stays as it is.
@@ -297,13 +348,23 @@ fn announced_limit(query: &[u8]) -> Result<u16, DnsError> {
 /// The answer to the message `query` that the server could not find out (SERVFAIL); none if `query`
 /// is no question.
 pub fn failure(query: &[u8]) -> Option<Vec<u8>> {
+    without_records(query, SERVER_FAILURE)
+}
+
+/// The answer to the message `query` that the name exists without such records (NODATA); none if
+/// `query` is no question.
+pub fn no_records(query: &[u8]) -> Option<Vec<u8>> {
+    without_records(query, 0)
+}
+
+fn without_records(query: &[u8], code: u16) -> Option<Vec<u8>> {
     let header = Header::read(query).ok()?;
     if header.flags & (IS_ANSWER | OPCODE) != 0 {
         return None;
     }
     let (question, _) = header.question(query).ok()?;
     let mut out = query[..HEADER + question.len()].to_vec();
-    let flags = IS_ANSWER | header.flags & RECURSION_DESIRED | RECURSION_AVAILABLE | SERVER_FAILURE;
+    let flags = IS_ANSWER | header.flags & RECURSION_DESIRED | RECURSION_AVAILABLE | code;
     out[2..4].copy_from_slice(&flags.to_be_bytes());
     out[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
     Some(out)
@@ -424,6 +485,8 @@ const TYPE_ANY: u16 = 255;
 const TYPE_IXFR: u16 = 251;
 const TYPE_AXFR: u16 = 252;
 const CLASS_INTERNET: u16 = 1;
+const KEY_IPV4_HINT: u16 = 4;
+const KEY_IPV6_HINT: u16 = 6;
 /// Bytes of an answer that every asker takes in a datagram.
 const MIN_DATAGRAM: usize = 512;
 /// Octets of a label.

@@ -2,6 +2,7 @@ use bytes::{Buf, BufMut, Bytes};
 use hawser_types::{ChannelId, SegmentNumber, StreamGroup, StreamId, StreamOffset};
 
 use crate::association::take_link;
+use crate::numbers::{CRITICAL, FrameKind};
 use crate::varint::{take_length, take_varint_u32};
 use crate::{MAX_RECORD_BODY, Malformed, MalformedReason, put_varint, take_varint};
 
@@ -121,40 +122,66 @@ pub struct ChunkHeader {
     pub metadata: Bytes,
 }
 
+impl Frame {
+    /// Returns its type.
+    pub const fn kind(&self) -> FrameKind {
+        match self {
+            Self::State(frame) => frame.kind(),
+            Self::Datagram(..) => FrameKind::Datagram,
+            Self::Chunk(..) => FrameKind::Chunk,
+        }
+    }
+}
+
 impl StateFrame {
+    /// Returns its type.
+    pub const fn kind(&self) -> FrameKind {
+        match self {
+            Self::Ack { .. } => FrameKind::Ack,
+            Self::Credit { .. } => FrameKind::Credit,
+            Self::Join { .. } => FrameKind::Join,
+            Self::Heartbeat => FrameKind::Heartbeat,
+            Self::Path(_) => FrameKind::Path,
+            Self::Group { .. } => FrameKind::Group,
+            Self::SegmentsLost { .. } => FrameKind::SegmentsLost,
+        }
+    }
+
     /// Appends the frame to a record's body.
     pub fn encode(&self, out: &mut impl BufMut) {
+        let kind = self.kind();
         match *self {
             Self::Ack { channel, records } => {
-                put_numbers(out, ACK, &[u64::from(channel.value()), records]);
+                put_numbers(out, kind, &[u64::from(channel.value()), records]);
             }
-            Self::Credit { stream, limit } => put_numbers(out, CREDIT, &[stream.value(), limit]),
+            Self::Credit { stream, limit } => put_numbers(out, kind, &[stream.value(), limit]),
             Self::Join { role, link } => {
                 let express = u64::from(role == ChannelRole::Express);
-                put_numbers(out, JOIN | CRITICAL, &[express, u64::from(link)]);
+                put_numbers(out, kind, &[express, u64::from(link)]);
             }
-            Self::Heartbeat => put_numbers(out, HEARTBEAT, &[]),
-            Self::Path(report) => report.encode(out),
+            Self::Heartbeat => put_numbers(out, kind, &[]),
+            Self::Path(report) => put_numbers(out, kind, &report.numbers()),
             Self::Group { stream, group } => {
-                put_numbers(out, GROUP, &[stream.value(), group.value().into()]);
+                put_numbers(out, kind, &[stream.value(), group.value().into()]);
             }
             Self::SegmentsLost { link, size } => {
-                put_numbers(out, SEGMENTS_LOST, &[link.into(), size.into()]);
+                put_numbers(out, kind, &[link.into(), size.into()]);
             }
         }
     }
 
-    fn decode(kind: u8, mut value: Bytes) -> Result<Option<Self>, Malformed> {
-        let frame = match kind & !CRITICAL {
-            ACK => Self::Ack {
+    /// Reads the value of a frame of this kind; `None` if it is no state.
+    fn decode(kind: FrameKind, mut value: Bytes) -> Result<Option<Self>, Malformed> {
+        let frame = match kind {
+            FrameKind::Ack => Self::Ack {
                 channel: ChannelId::new(take_varint_u32(&mut value, "ack")?),
                 records: take_varint(&mut value, "ack")?,
             },
-            CREDIT => Self::Credit {
+            FrameKind::Credit => Self::Credit {
                 stream: StreamId::new(take_varint(&mut value, "credit")?),
                 limit: take_varint(&mut value, "credit")?,
             },
-            JOIN => Self::Join {
+            FrameKind::Join => Self::Join {
                 role: match take_varint(&mut value, "join")? {
                     0 => ChannelRole::Bulk,
                     1 => ChannelRole::Express,
@@ -162,20 +189,17 @@ impl StateFrame {
                 },
                 link: take_link(&mut value, "join")?,
             },
-            HEARTBEAT => Self::Heartbeat,
-            PATH => Self::Path(PathReport::decode(&mut value)?),
-            GROUP => Self::Group {
+            FrameKind::Heartbeat => Self::Heartbeat,
+            FrameKind::Path => Self::Path(PathReport::decode(&mut value)?),
+            FrameKind::Group => Self::Group {
                 stream: StreamId::new(take_varint(&mut value, "group")?),
                 group: StreamGroup::new(take_varint_u32(&mut value, "group")?),
             },
-            SEGMENTS_LOST => Self::SegmentsLost {
+            FrameKind::SegmentsLost => Self::SegmentsLost {
                 link: take_link(&mut value, "segments lost")?,
                 size: take_varint_u32(&mut value, "segments lost")?,
             },
-            _ if kind & CRITICAL != 0 => {
-                return Err(Malformed::new("frame", MalformedReason::UnknownCritical));
-            }
-            _ => return Ok(None),
+            FrameKind::Datagram | FrameKind::Chunk => return Ok(None),
         };
         if value.has_remaining() {
             return Err(Malformed::new("frame", MalformedReason::TrailingBytes));
@@ -192,7 +216,7 @@ pub const fn datagram_length(stream: StreamId, payload: usize) -> usize {
 
 /// Appends a datagram's frame to a record's body.
 pub fn put_datagram(stream: StreamId, payload: &[u8], out: &mut impl BufMut) {
-    out.put_u8(DATAGRAM);
+    out.put_u8(FrameKind::Datagram.number());
     let length = crate::varint_length(stream.value()) + payload.len();
     put_varint(out, length as u64);
     put_varint(out, stream.value());
@@ -209,16 +233,15 @@ fn take_datagram(mut value: Bytes) -> Result<Frame, Malformed> {
 }
 
 impl PathReport {
-    fn encode(&self, out: &mut impl BufMut) {
+    fn numbers(&self) -> [u64; 5] {
         let queue = self.queue.map_or(0, |queue| queue.saturating_add(1));
-        let numbers = [
+        [
             u64::from(self.channel.value()),
             self.stamp,
             u64::from(self.silent),
             queue,
             self.rate,
-        ];
-        put_numbers(out, PATH, &numbers);
+        ]
     }
 
     fn decode(value: &mut Bytes) -> Result<Self, Malformed> {
@@ -256,7 +279,7 @@ impl ChunkHeader {
     /// Appends the header, with its metadata; the payload follows it up to the record's end.
     pub fn encode(&self, out: &mut impl BufMut) {
         let flags = (self.flags.open as u8 * FLAG_OPEN) | (self.flags.fin as u8 * FLAG_FIN);
-        out.put_u8(CHUNK | flags);
+        out.put_u8(FrameKind::Chunk.number() | flags);
         put_varint(out, self.stream.value());
         put_varint(out, self.segment.value());
         put_varint(out, self.offset.value());
@@ -268,7 +291,7 @@ impl ChunkHeader {
 
     fn decode(kind: u8, input: &mut Bytes) -> Result<Self, Malformed> {
         const WHAT: &str = "chunk header";
-        if kind & !(CHUNK | FLAG_OPEN | FLAG_FIN) != 0 {
+        if kind & !(FrameKind::Chunk.number() | FLAG_OPEN | FLAG_FIN) != 0 {
             return Err(Malformed::new(WHAT, MalformedReason::Reserved));
         }
         let stream = StreamId::new(take_varint(input, WHAT)?);
@@ -312,18 +335,25 @@ impl FrameIterator {
 
     fn next_frame(&mut self) -> Result<Option<Frame>, Malformed> {
         while self.rest.has_remaining() {
-            let kind = self.rest.get_u8();
-            if kind & CHUNK != 0 {
-                let header = ChunkHeader::decode(kind, &mut self.rest)?;
+            let byte = self.rest.get_u8();
+            let kind = FrameKind::of_byte(byte);
+            if kind == Some(FrameKind::Chunk) {
+                let header = ChunkHeader::decode(byte, &mut self.rest)?;
                 return Ok(Some(Frame::Chunk(header, std::mem::take(&mut self.rest))));
             }
             let length = take_length(&mut self.rest, MAX_RECORD_BODY, "frame")?;
             let value = self.rest.split_to(length);
-            if kind & !CRITICAL == DATAGRAM {
-                return take_datagram(value).map(Some);
-            }
-            if let Some(frame) = StateFrame::decode(kind, value)? {
-                return Ok(Some(Frame::State(frame)));
+            match kind {
+                Some(FrameKind::Datagram) => return take_datagram(value).map(Some),
+                Some(kind) => {
+                    if let Some(frame) = StateFrame::decode(kind, value)? {
+                        return Ok(Some(Frame::State(frame)));
+                    }
+                }
+                None if byte & CRITICAL != 0 => {
+                    return Err(Malformed::new("frame", MalformedReason::UnknownCritical));
+                }
+                None => {}
             }
         }
         Ok(None)
@@ -343,8 +373,10 @@ impl Iterator for FrameIterator {
 }
 
 /// Writes a state frame whose value is a sequence of varints.
-fn put_numbers(out: &mut impl BufMut, kind: u8, numbers: &[u64]) {
-    out.put_u8(kind);
+fn put_numbers(out: &mut impl BufMut, kind: FrameKind, numbers: &[u64]) {
+    // A connection that does not know how a channel begins can't go on.
+    let is_critical = kind == FrameKind::Join;
+    out.put_u8(kind.number() | if is_critical { CRITICAL } else { 0 });
     let length: usize = numbers
         .iter()
         .map(|number| crate::varint_length(*number))
@@ -355,20 +387,8 @@ fn put_numbers(out: &mut impl BufMut, kind: u8, numbers: &[u64]) {
     }
 }
 
-const CHUNK: u8 = 0x80;
 const FLAG_OPEN: u8 = 0x01;
 const FLAG_FIN: u8 = 0x02;
-
-/// Bit in the type of a frame or command that must not be skipped when unknown.
-pub(crate) const CRITICAL: u8 = 0x40;
-const ACK: u8 = 0x01;
-const CREDIT: u8 = 0x02;
-const JOIN: u8 = 0x03;
-const HEARTBEAT: u8 = 0x04;
-const PATH: u8 = 0x05;
-const GROUP: u8 = 0x07;
-const SEGMENTS_LOST: u8 = 0x10;
-const DATAGRAM: u8 = 0x06;
 
 #[cfg(test)]
 mod tests;

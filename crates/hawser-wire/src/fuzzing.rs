@@ -90,7 +90,11 @@ pub fn fuzz_dns(data: &[u8]) {
     assert!(failure.is_some_and(|answer| !answer.has_records));
     message[2] |= 0x80;
     match question.decode_answer(&message) {
-        Ok(Some(answer)) => assert!(answer.has_records || answer.addresses.is_empty()),
+        Ok(Some(answer)) => {
+            assert!(answer.has_records || answer.told.is_empty());
+            assert!(answer.addresses.iter().all(|it| answer.told.contains(it)));
+            assert!(answer.told.len() <= data.len() / 4);
+        }
         Ok(None) => panic!("an answer with the same question answers another one"),
         Err(_) => {}
     }

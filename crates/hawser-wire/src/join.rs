@@ -1,5 +1,31 @@
 use hawser_types::{ChannelId, SessionId};
 
+/// How a connection to a gateway begins, as its first byte says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FirstWord {
+    /// With a handshake of TLS: a session.
+    Handshake,
+    /// With a [`JoinPrelude`]: a further channel.
+    Join,
+    /// With something else, which no gateway answers.
+    Other,
+}
+
+impl FirstWord {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Handshake, Self::Join, Self::Other];
+
+    /// What a connection is that begins with this byte.
+    pub const fn of(byte: u8) -> Self {
+        match byte {
+            // Content types of TLS records, from `change_cipher_spec` to `application_data`.
+            0x14..=0x17 => Self::Handshake,
+            JoinPrelude::FIRST_BYTE => Self::Join,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Length of a [`JoinPrelude`] in bytes.
 pub const JOIN_PRELUDE_LENGTH: usize = 24;
 
@@ -14,7 +40,7 @@ pub struct JoinPrelude {
 }
 
 impl JoinPrelude {
-    /// The first byte of a joining connection; a TLS handshake begins with 0x16 instead.
+    /// The first byte of a joining connection.
     pub const FIRST_BYTE: u8 = MAGIC[0];
 
     /// Encodes the prelude: `HWJ1`, the session, the channel in network order.

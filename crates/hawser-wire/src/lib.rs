@@ -16,6 +16,7 @@ pub mod fuzzing;
 mod join;
 mod join_offer;
 mod link_rules;
+mod numbers;
 mod record;
 pub mod sctp;
 mod syn_option;
@@ -32,9 +33,10 @@ pub use frame::{
     ChannelRole, ChunkFlags, ChunkHeader, Frame, FrameIterator, MAX_DATAGRAM, MAX_OPEN_METADATA,
     PathReport, StateFrame, datagram_length, put_datagram,
 };
-pub use join::{JOIN_PRELUDE_LENGTH, JoinPrelude};
+pub use join::{FirstWord, JOIN_PRELUDE_LENGTH, JoinPrelude};
 pub use join_offer::{JOIN_OFFER_LENGTH, JoinOffer};
 pub use link_rules::{LinkRulesEntry, MAX_LINK_RULES};
+pub use numbers::{CommandKind, FrameKind, StreamKind};
 pub use record::{
     MAX_CHUNK_PAYLOAD, MAX_RECORD_BODY, RECORD_HEADER_LENGTH, RecordFlags, RecordHeader,
 };

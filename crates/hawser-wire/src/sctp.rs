@@ -27,27 +27,57 @@ pub use parameter::{Cause, Parameter};
 pub use unknown::UnknownAction;
 pub use writer::PacketWriter;
 
-/// Types of chunks.
-mod kind {
-    pub(super) const DATA: u8 = 0;
-    pub(super) const INIT: u8 = 1;
-    pub(super) const INIT_ACK: u8 = 2;
-    pub(super) const SACK: u8 = 3;
-    pub(super) const HEARTBEAT: u8 = 4;
-    pub(super) const HEARTBEAT_ACK: u8 = 5;
-    pub(super) const ABORT: u8 = 6;
-    pub(super) const SHUTDOWN: u8 = 7;
-    pub(super) const SHUTDOWN_ACK: u8 = 8;
-    pub(super) const ERROR: u8 = 9;
-    pub(super) const COOKIE_ECHO: u8 = 10;
-    pub(super) const COOKIE_ACK: u8 = 11;
-    pub(super) const SHUTDOWN_COMPLETE: u8 = 14;
-    pub(super) const I_DATA: u8 = 64;
-    pub(super) const ASCONF_ACK: u8 = 128;
-    pub(super) const PAD: u8 = 132;
-    pub(super) const FORWARD_TSN: u8 = 192;
-    pub(super) const ASCONF: u8 = 193;
-    pub(super) const I_FORWARD_TSN: u8 = 194;
+use crate::numbers::numbers;
+
+numbers! {
+    /// Type of a [`Chunk`].
+    pub enum ChunkKind {
+        /// DATA.
+        Data = 0,
+        /// INIT.
+        Init = 1,
+        /// INIT ACK.
+        InitAck = 2,
+        /// SACK.
+        Sack = 3,
+        /// HEARTBEAT.
+        Heartbeat = 4,
+        /// HEARTBEAT ACK.
+        HeartbeatAck = 5,
+        /// ABORT.
+        Abort = 6,
+        /// SHUTDOWN.
+        Shutdown = 7,
+        /// SHUTDOWN ACK.
+        ShutdownAck = 8,
+        /// ERROR.
+        Error = 9,
+        /// COOKIE ECHO.
+        CookieEcho = 10,
+        /// COOKIE ACK.
+        CookieAck = 11,
+        /// SHUTDOWN COMPLETE.
+        ShutdownComplete = 14,
+        /// I-DATA.
+        IData = 64,
+        /// ASCONF-ACK.
+        AsconfAck = 128,
+        /// PAD.
+        Pad = 132,
+        /// FORWARD-TSN.
+        ForwardTsn = 192,
+        /// ASCONF.
+        Asconf = 193,
+        /// I-FORWARD-TSN.
+        IForwardTsn = 194,
+    }
+}
+
+impl ChunkKind {
+    /// The first two bytes of a chunk.
+    const fn with_flags(self, flags: u8) -> [u8; 2] {
+        [self.number(), flags]
+    }
 }
 
 /// Flags of chunks.

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -306,20 +305,12 @@ impl Endpoint {
         let inner = &self.inner;
         let enrolling = invite.is_some();
         let config = ClientConfig {
-            identity: inner.identity.clone(),
-            gateway: peer.key,
-            addresses: peer.addresses.clone(),
-            reached: Vec::new(),
             invite,
             name: inner.name.clone(),
             links: inner.links.clone(),
-            rules: BTreeMap::new(),
             session: inner.session.clone(),
-            congestion: None,
-            express: true,
             transport: inner.transport,
-            relay: None,
-            join_port: None,
+            ..ClientConfig::new(inner.identity.clone(), peer.key, peer.addresses.clone())
         };
         let client = Client::start_once(config, inner.following.links().await?);
         if enrolling {

@@ -14,8 +14,9 @@ pub(crate) struct SendArgs {
     /// Files and directories to send; - stands for standard input, which needs --name
     #[arg(required = true, value_name = "FILE|DIR|-")]
     pub(crate) files: Vec<PathBuf>,
-    /// The invite that `hawser receive` printed, or a file that holds it
-    #[arg(long, value_name = "URL|@FILE")]
+    /// The invite that `hawser receive` printed: in a file, from standard input (-) or given here,
+    /// where other users of this machine can read it
+    #[arg(long, value_name = "@FILE|-|URL", allow_hyphen_values = true)]
     pub(crate) to: GatewaySource,
     /// Name at the receiver, for one file or directory, or standard input; may begin with folders,
     /// as in backups/today.sql

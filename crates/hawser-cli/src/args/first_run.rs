@@ -5,8 +5,14 @@ use hawser_config::{GatewaySource, HostPort};
 // long: what may be said on the command line in place of each answer.
 #[derive(Args, Debug)]
 pub(crate) struct SetupArgs {
-    /// Enrol with the gateway of this invite
-    #[arg(long, value_name = "URL|@FILE", group = "role")]
+    /// Enrol with the gateway of the invite in a file, from standard input (-) or given here, where
+    /// other users of this machine can read it
+    #[arg(
+        long,
+        value_name = "@FILE|-|URL",
+        group = "role",
+        allow_hyphen_values = true
+    )]
     pub(crate) gateway: Option<GatewaySource>,
     /// Use no gateway, or keep the one that is enrolled
     #[arg(long, group = "role")]

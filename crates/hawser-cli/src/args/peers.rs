@@ -19,6 +19,19 @@ pub(crate) struct PeersArgs {
     pub(crate) table: TableArgs,
 }
 
+impl PeersArgs {
+    /// Returns the invite that a key is taken from.
+    pub(crate) fn invite_mut(&mut self) -> Option<&mut GatewaySource> {
+        match &mut self.action {
+            Some(PeersAction::Add {
+                key: Some(KeySource::Invite(invite)),
+                ..
+            }) => Some(invite),
+            _ => None,
+        }
+    }
+}
+
 /// Actions on hosts that are known by name, and on a gateway's clients.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeersAction {
@@ -28,7 +41,7 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "USER@DOMAIN")]
         name: HostNameAt,
         /// Its key, as `hawser peers key` prints it there, or an invite that contains it
-        #[arg(value_name = "KEY|@INVITE", value_parser = key_source, allow_hyphen_values = true)]
+        #[arg(value_name = "KEY|@INVITE|-", value_parser = key_source, allow_hyphen_values = true)]
         key: Option<KeySource>,
         /// Trust the key of whoever answers the first call; only the directory vouches for it
         #[arg(long, conflicts_with = "key")]
@@ -36,11 +49,11 @@ pub(crate) enum PeersAction {
     },
     /// List the hosts known by name and the clients of this gateway
     List(TableArgs),
-    /// Remove a host, and end its sessions
+    /// Remove a host, and end its sessions; or forget a peer that this host enrolled with
     Remove {
-        /// Its name, as `hawser peers list` shows it
-        #[arg(value_name = "USER@DOMAIN")]
-        name: HostNameAt,
+        /// Its name, as `hawser peers list` shows it, or its key
+        #[arg(value_name = "USER@DOMAIN|KEY", value_parser = removed, allow_hyphen_values = true)]
+        peer: Removed,
     },
     /// Print this host's key, for the hosts that add it
     Key,
@@ -50,6 +63,23 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
         key: PublicKey,
     },
+}
+
+/// What is removed.
+#[derive(Clone, Debug)]
+pub(crate) enum Removed {
+    /// A host that is known by name.
+    Name(HostNameAt),
+    /// A gateway or peer that this host has enrolled with.
+    Key(PublicKey),
+}
+
+fn removed(text: &str) -> Result<Removed, String> {
+    match text.contains('@') {
+        true => text.parse().map(Removed::Name),
+        false => return key(text).map(Removed::Key),
+    }
+    .map_err(|error: <HostNameAt as std::str::FromStr>::Err| error.to_string())
 }
 
 /// What says which key a host has.
@@ -66,9 +96,9 @@ fn key_source(text: &str) -> Result<KeySource, String> {
         return Ok(KeySource::Key(key));
     }
     text.parse().map(KeySource::Invite).map_err(|_| {
-        "expected a key of 43 characters as `hawser peers key` prints it, an invite, or @FILE with \
-         one"
-        .to_owned()
+        "expected a key of 43 characters as `hawser peers key` prints it, or an invite: @FILE with \
+         one, - for one from standard input, or itself"
+            .to_owned()
     })
 }
 

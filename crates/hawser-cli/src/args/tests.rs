@@ -59,6 +59,8 @@ fn every_form_that_scripts_use_is_taken() {
         "peers",
         "peers --json",
         "peers revoke AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "peers remove -AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "peers remove bob@example.org",
         "peers revoke -AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         "peers revoke -hAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         "status",
@@ -185,7 +187,7 @@ fn a_wrong_value_is_refused_with_what_is_expected() {
         ("up --link a/b", "expected the name of an interface"),
         (
             "up --gateway gw:7443",
-            "expected an invite `hawser://host:port/#…` or `@FILE`",
+            "expected `@FILE` with an invite in the file",
         ),
         (
             "invite --ttl 40",
@@ -195,6 +197,7 @@ fn a_wrong_value_is_refused_with_what_is_expected() {
         ("bench --size 5furlongs", "has no known unit"),
         ("bench --size 0", "expected more than nothing"),
         ("peers revoke \u{7f}", "expected a key"),
+        ("peers remove bob", "expected a key"),
         (
             "--log loud status",
             "possible values: off, error, warn, info, debug, trace",
@@ -204,7 +207,7 @@ fn a_wrong_value_is_refused_with_what_is_expected() {
             "completions csh",
             "possible values: bash, elvish, fish, powershell, zsh",
         ),
-        ("send a", "--to <URL|@FILE>"),
+        ("send a", "--to <@FILE|-|URL>"),
         ("send --to @i", "<FILE|DIR|->..."),
         (
             "send - --to @i --name ../up",

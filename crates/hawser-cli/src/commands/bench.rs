@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use hawser_front::bonded::Purpose;
+use hawser_front::gateway::{MAX_SOURCE, noise};
 use hawser_net::client::{Client, ClientConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::links::{Link, LinkMonitor, usable};
@@ -16,7 +17,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use crate::args::BenchArgs;
-use crate::daemon::gateway::measure::{MAX_SOURCE, noise};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::Target;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use hawser_control::PeerStatus;
 use hawser_net::identity::PublicKey;
 use hawser_net::invite::read_reference;
-use hawser_net::store::{GatewayStore, NameStore, NamedPeer, Peer, StateDir};
+use hawser_net::store::{ClientStore, GatewayStore, NameStore, NamedPeer, Peer, StateDir};
 use hawser_net::unix_time::UnixTime;
 use hawser_types::HostNameAt;
 use serde_json::{Value, json};
 
-use crate::args::{KeySource, PeersAction, PeersArgs};
+use crate::args::{KeySource, PeersAction, PeersArgs, Removed};
 use crate::client::status;
 use crate::commands::invite::gateway_state;
 use crate::daemon::proxy::session::reference;
@@ -29,10 +29,7 @@ pub(crate) async fn peers(setup: &Setup, args: &PeersArgs) -> anyhow::Result<()>
             key,
             trust_first,
         }) => add(state, name, key.as_ref(), *trust_first),
-        Some(PeersAction::Remove { name }) => {
-            NameStore::open(state)?.remove(name)?;
-            show(&format!("{name} is no longer known\n"))
-        }
+        Some(PeersAction::Remove { peer }) => remove(state, peer),
         Some(PeersAction::Key) => show(&format!("{}\n", own_key(state)?)),
         Some(PeersAction::List(table)) => list(setup, table.json).await,
         None => list(setup, args.table.json).await,
@@ -67,6 +64,24 @@ fn add(
         "added {name}; programs reach it as {}; add this host there with the key {own}\n",
         host.unwrap_or_default()
     ))
+}
+
+fn remove(state: &StateDir, peer: &Removed) -> anyhow::Result<()> {
+    let known = match peer {
+        Removed::Name(name) => {
+            NameStore::open(state)?.remove(name)?;
+            name.to_string()
+        }
+        Removed::Key(key) => {
+            let is_known = ClientStore::open(state)?.forget(key)?;
+            anyhow::ensure!(
+                is_known,
+                "this host has enrolled with no peer that has the key {key}"
+            );
+            key.to_string()
+        }
+    };
+    show(&format!("{known} is no longer known\n"))
 }
 
 fn own_key(state: &StateDir) -> anyhow::Result<PublicKey> {
@@ -178,4 +193,24 @@ fn row(peer: &Peer, status: &PeerStatus, now: UnixTime) -> String {
     };
     let (key, count) = (&status.key, status.session_count);
     format!("{key:<43}  {age:>8}  {count:>8}  {name}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_forgotten_by_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::resolve(Some(folder.path().join("state"))).unwrap();
+        let key = own_key(&state).unwrap();
+        let store = ClientStore::open(&state).unwrap();
+        store.remember_peer(key, &[], UnixTime::now()).unwrap();
+        remove(&state, &Removed::Key(key)).unwrap();
+        // A daemon that runs reads the list again.
+        assert!(store.reload_if_changed().unwrap());
+        assert!(store.gateways().is_empty());
+        let again = remove(&state, &Removed::Key(key)).unwrap_err();
+        assert!(again.to_string().contains("has enrolled with no peer"));
+    }
 }

@@ -88,10 +88,16 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     let seeking = || (&links, &rules, followed.clone());
     let group = kernel.as_ref().map(Kernel::group);
     let discovering = discovering(setup, (&config, args), seeking(), direct.director(), group)?;
-    let vouched = vouched(setup, (&config, args), seeking(), direct.director()).await?;
+    let own = OwnAddresses::follow().await;
+    let own = own.context("can't follow this machine's addresses")?;
+    let machine = ThisMachine::new(own).with_private_names(config.connection.private_names);
+    let place = (direct.director(), machine.clone());
+    let vouched = vouched(setup, (&config, args), seeking(), place)?;
     let (reserved, known) = (setup.reserved_names()?, KnownNames::default());
-    let names = NameStub::start(direct.director(), reserved, known, vouched.clone());
+    let spared = (reserved, machine.clone());
+    let names = NameStub::start(direct.director(), spared, known, vouched.clone());
     let sources = Sources {
+        machine,
         discovered: discovering.as_ref().map(|it| it.servers.clone()),
         vouched: vouched.clone(),
         names: names.await,
@@ -157,11 +163,11 @@ fn discovering(
 }
 
 /// Holds names to their vouchers, where that is wanted, and programs connect by this process.
-async fn vouched(
+fn vouched(
     setup: &Setup,
     (config, args): (&Config, &RunArgs),
     (links, link_rules, rules): (&Links, &Arc<LinkRuleStore>, ConnectionRules),
-    director: SharedDirector,
+    place: (SharedDirector, ThisMachine),
 ) -> anyhow::Result<Option<VouchedServers>> {
     if args.mode != Mode::Auto || args.tun {
         if !config.up.vouched.is_empty() {
@@ -175,17 +181,8 @@ async fn vouched(
         return Ok(None);
     }
     vouching::tell_of_captured();
-    let own = OwnAddresses::follow()
-        .await
-        .context("can't follow this machine's addresses")?;
     let choice = SessionChoice::of(&config.session);
-    vouching::start(
-        (setup, config),
-        (links, link_rules),
-        (director, ThisMachine::new(own)),
-        rules,
-        &choice,
-    )
+    vouching::start((setup, config), (links, link_rules), place, rules, &choice)
 }
 
 /// Looks for peers among destinations, unless that is not wanted.

@@ -3,17 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hawser_config::ServeConfig;
+use hawser_config::{IpNet, ServeConfig};
 use hawser_control::Role;
-use hawser_front::bonded::{Bonded, Purpose};
 use hawser_front::connect::{Connect, connect_tcp};
 use hawser_front::gateway::{
-    Cidr, ClientId, ClientLimits, DestinationPolicy, Gateway as Relay, GatewayConfig,
-    IncomingStream as _, MeetingPlace,
+    Cidr, ClientLimits, ClientStreams, DestinationPolicy, Gateway as Relay, GatewayConfig,
+    MeetingPlace,
 };
-use hawser_front::packets::Exchange;
-use hawser_front::transport::DialError;
-use hawser_net::gateway::Incoming;
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::ServeArgs;
@@ -21,10 +17,9 @@ use crate::daemon::Daemon;
 use crate::daemon::gateway::directory::PlannedDirectory;
 use crate::daemon::gateway::far_end::FarEnd;
 use crate::daemon::gateway::front_door::Services;
-use crate::daemon::gateway::measure;
 use crate::daemon::gateway::own::GatewayAddresses;
 use crate::daemon::gateway::packets::Packets;
-use crate::daemon::gateway::reasons::{self, ReasonsTold};
+use crate::daemon::gateway::reasons::ReasonsTold;
 use crate::setup::{Setup, Usage};
 
 /// Runs the gateway until it is asked to end.
@@ -41,8 +36,9 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     }
     let daemon = Daemon::of(setup, &setup.state, Role::Gateway).await?;
     // A mistake in a file is found while a process of before still serves.
-    let directory = PlannedDirectory::read(directory)?;
-    let policy = policy(&config).await?;
+    let contacts = policy(&config, &directory.allow_contact).await?;
+    let directory = PlannedDirectory::read(directory, contacts)?;
+    let policy = policy(&config, &config.allow_destination).await?;
     let services = Services::prepare(&config.front.ports, daemon.predecessor().is_some()).await;
     daemon.take_over().await?;
     let packets = Packets::start(&config, &setup.state, policy.clone()).await;
@@ -51,9 +47,14 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         tracing::warn!("clients' packets are not carried: {error:#}");
         None
     });
-    let relay = Arc::new(relay(&config, policy));
     let meeting = config.meet.then(|| Arc::new(MeetingPlace::default()));
-    let carried = packets.as_ref().map(|it| Arc::clone(&it.exchange));
+    let told = ReasonsTold::default();
+    let streams = Arc::new(ClientStreams {
+        relay: relay(&config, policy),
+        exchange: packets.as_ref().map(|it| Arc::clone(&it.exchange)),
+        meeting: meeting.clone(),
+        reasons: Box::new(move |client, stream, of| told.tell(client, stream, of)),
+    });
     let far_end = FarEnd {
         setup,
         state: &setup.state,
@@ -61,31 +62,24 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         role: Role::Gateway,
         invite_file: args.door.invite_file.as_deref(),
         command: "hawser up --gateway INVITE",
-        relay: Some(relay.counters()),
+        relay: Some(streams.relay.counters()),
         packets,
-        meeting: meeting.clone(),
+        meeting,
         directory,
         services,
     };
-    let reasons = Arc::new(ReasonsTold::default());
     far_end
         .run(&daemon, |incoming| {
-            let (relay, reasons) = (Arc::clone(&relay), Arc::clone(&reasons));
-            let beside = Beside {
-                exchange: carried.clone(),
-                meeting: meeting.clone(),
-                reasons,
-            };
-            tokio::spawn(serve_stream(relay, beside, incoming));
+            let streams = Arc::clone(&streams);
+            tokio::spawn(async move { streams.serve(incoming).await });
         })
         .await
 }
 
-/// Returns the destinations that clients may reach.
-async fn policy(config: &ServeConfig) -> anyhow::Result<DestinationPolicy> {
+/// Returns what may be reached for others: hosts on the internet, and the networks in `allowed`.
+async fn policy(config: &ServeConfig, allowed: &[IpNet]) -> anyhow::Result<DestinationPolicy> {
     let own = GatewayAddresses::follow(&config.advertise).await?;
-    let allowed = config
-        .allow_destination
+    let allowed = allowed
         .iter()
         .map(|net| Cidr::new(net.addr(), net.prefix_len()));
     Ok(DestinationPolicy::new(
@@ -115,62 +109,6 @@ fn streams_within(descriptors: Option<u64>) -> usize {
     descriptors.map_or(usize::MAX, |most| {
         usize::try_from(most / 2).unwrap_or(usize::MAX)
     })
-}
-
-/// What serves streams that lead to no destination.
-struct Beside {
-    exchange: Option<Arc<Exchange>>,
-    meeting: Option<Arc<MeetingPlace>>,
-    reasons: Arc<ReasonsTold>,
-}
-
-/// Serves one stream to its end.
-async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, beside: Beside, incoming: Incoming) {
-    let client = ClientId::new(*incoming.peer.as_bytes());
-    let stream = Bonded::new(incoming.stream);
-    match Purpose::of(stream.open_metadata()) {
-        Some(Purpose::Connect) => {
-            if let Err(error) = relay.handle(client, stream).await {
-                tracing::debug!(?client, %error, "a stream is refused");
-            }
-        }
-        Some(Purpose::Datagrams) => {
-            if let Err(error) = relay.handle_datagrams(client, stream).await {
-                tracing::debug!(?client, %error, "a flow is refused");
-            }
-        }
-        Some(Purpose::Packets) => match beside.exchange {
-            Some(exchange) => {
-                if let Err(error) = exchange.serve(client, stream).await {
-                    tracing::debug!(?client, %error, "a tunnel is refused");
-                }
-            }
-            None => stream.refuse(DialError::RefusedByPolicy),
-        },
-        Some(Purpose::Sink) => measure::swallow(stream).await,
-        Some(Purpose::Source(size)) => measure::pour(stream, size).await,
-        Some(Purpose::Reasons(of)) if beside.reasons.may_tell(client) => {
-            reasons::tell(stream, of).await;
-        }
-        Some(Purpose::Reasons(_)) => stream.refuse(DialError::LimitReached),
-        Some(Purpose::BeMet) => match beside.meeting {
-            Some(meeting) => meeting.be_met(client, stream).await,
-            None => stream.refuse(DialError::RefusedByPolicy),
-        },
-        Some(Purpose::Observe(token)) => match beside.meeting {
-            Some(meeting) => meeting.observe(client, token, stream).await,
-            None => stream.refuse(DialError::RefusedByPolicy),
-        },
-        Some(Purpose::Meet(key)) => match beside.meeting {
-            Some(meeting) => {
-                if let Err(error) = meeting.meet(client, ClientId::new(key), stream).await {
-                    tracing::debug!(?client, %error, "a client does not meet another");
-                }
-            }
-            None => stream.refuse(DialError::RefusedByPolicy),
-        },
-        _ => stream.refuse(DialError::MalformedDestination),
-    }
 }
 
 #[cfg(test)]

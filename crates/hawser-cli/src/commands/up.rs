@@ -18,6 +18,7 @@ use hawser_control::Role;
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
+use hawser_front::packets::InboundFlows;
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::{ProxyConfig, ProxyError, ProxyServer};
 use hawser_front::this_machine::ThisMachine;
@@ -112,9 +113,13 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         gateway: gateway.as_ref(),
         joins,
         registration: registration.as_ref(),
-        machine: ThisMachine::new(own.clone()),
+        machine: ThisMachine::new(own.clone()).with_private_names(whole.connection.private_names),
         own,
         reserved: setup.reserved_names()?,
+        inbound: match config.accept_inbound {
+            true => InboundFlows::Accepted,
+            false => InboundFlows::Refused,
+        },
     };
     let served = way.serve(&daemon, proxy, subject, lans).await;
     if let Some(gateway) = gateway {
@@ -245,6 +250,7 @@ struct Serving<'a> {
     own: OwnAddresses,
     /// Names of the book of known hosts.
     reserved: ReservedNames,
+    inbound: InboundFlows,
 }
 
 impl Serving<'_> {
@@ -271,6 +277,7 @@ impl Serving<'_> {
         });
         subject.director = Some(director.clone());
         subject.peers = peering.as_ref().map(|it| it.sessions.clone());
+        subject.held = peering.as_ref().map(|it| it.held.clone());
         let discovering = self.discovering(&director, &subject.choice, peering.as_ref())?;
         let discovered = discovering.as_ref().map(|it| it.servers.clone());
         subject.discovered.clone_from(&discovered);
@@ -440,7 +447,8 @@ impl Serving<'_> {
             connection: self.config.connection.clone(),
             links: self.links.clone(),
             rules: self.connection_rules.clone(),
-            reserved: self.reserved.clone(),
+            reserved: (self.reserved.clone(), self.machine.clone()),
+            inbound: self.inbound,
             dialer: Arc::clone(&dialer),
             director: director.clone(),
             kill_switch: subject.kill_switch.clone(),

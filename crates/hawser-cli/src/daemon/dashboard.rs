@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hawser_monitor::web::Token;
-use hawser_net::store::StateDir;
+use hawser_net::store::{StateDir, StateFile};
 use tokio::sync::watch;
 
 /// A dashboard that is served.
@@ -48,4 +48,4 @@ pub(crate) fn renew_token(state: &StateDir) -> anyhow::Result<()> {
 }
 
 /// The file name of the token in the state directory.
-const TOKEN: &str = "web-token";
+const TOKEN: &str = StateFile::WebToken.name();

@@ -7,7 +7,6 @@ pub(crate) mod found;
 pub(crate) mod front_door;
 mod front_handshakes;
 mod front_ports;
-pub(crate) mod measure;
 pub(crate) mod own;
 pub(crate) mod packets;
 pub(crate) mod reasons;

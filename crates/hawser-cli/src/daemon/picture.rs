@@ -285,13 +285,14 @@ fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
 }
 
 /// By name, what tunnels of a session have counted.
-pub(super) fn packets_counted(tunnel: &TunnelCounts) -> [(&'static str, u64); 5] {
+pub(super) fn packets_counted(tunnel: &TunnelCounts) -> [(&'static str, u64); 6] {
     let TunnelCounts {
         over_association,
         over_channels,
         received,
         late,
         dropped,
+        refused,
     } = *tunnel;
     [
         ("packets-over-association", over_association),
@@ -299,6 +300,7 @@ pub(super) fn packets_counted(tunnel: &TunnelCounts) -> [(&'static str, u64); 5]
         ("packets-received", received),
         ("packets-late", late),
         ("packets-dropped", dropped),
+        ("packets-refused", refused),
     ]
 }
 

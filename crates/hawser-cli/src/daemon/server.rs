@@ -93,7 +93,7 @@ fn private_socket() -> std::io::Result<UnixSocket> {
 pub(super) enum For {
     /// The daemon's own user, and root.
     Owner,
-    /// Everybody whom the file system lets open it.
+    /// Everybody whom the file system lets open it. What is for the owner alone is refused to them.
     Group,
 }
 
@@ -106,16 +106,20 @@ pub(super) async fn serve(listener: UnixListener, whom: For, state: Arc<State>) 
             return;
         };
         match listener.accept().await {
-            Ok((stream, _)) if matches!(whom, For::Group) || is_trusted(&stream) => {
+            Ok((stream, _)) => {
+                let is_owner = is_trusted(&stream);
+                if matches!(whom, For::Owner) && !is_owner {
+                    tracing::warn!("refused a request of another user at the control socket");
+                    continue;
+                }
                 let state = Arc::clone(&state);
                 tokio::spawn(async move {
                     let _place = place;
-                    if let Err(error) = converse(stream, &state).await {
+                    if let Err(error) = converse((stream, is_owner), &state).await {
                         tracing::debug!(%error, "a control connection is over");
                     }
                 });
             }
-            Ok(_) => tracing::warn!("refused a request of another user at the control socket"),
             Err(error) => {
                 tracing::warn!(%error, "can't accept control connections");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -135,14 +139,17 @@ fn is_trusted(stream: &UnixStream) -> bool {
 /// Questions and answers, in turns.
 struct Conversation {
     stream: UnixStream,
+    /// The client is the daemon's own user, or root.
+    is_owner: bool,
     decoder: LineDecoder,
     buffer: Vec<u8>,
     copy: Copy,
 }
 
-async fn converse(stream: UnixStream, state: &State) -> std::io::Result<()> {
+async fn converse((stream, is_owner): (UnixStream, bool), state: &State) -> std::io::Result<()> {
     let mut conversation = Conversation {
         stream,
+        is_owner,
         decoder: LineDecoder::new(),
         buffer: vec![0; READ_SIZE],
         copy: Copy::default(),
@@ -183,6 +190,9 @@ impl Conversation {
     }
 
     async fn answer(&mut self, request: &Request, state: &State) -> Response {
+        if request.is_for_owner() && !self.is_owner {
+            return forbidden();
+        }
         match request {
             Request::Stop => Response::Stopping,
             Request::Upgrade { limit } => {
@@ -218,6 +228,13 @@ impl Conversation {
         say(&mut self.stream, &malformed(error))
             .await
             .map(|()| false)
+    }
+}
+
+fn forbidden() -> Response {
+    Response::Error {
+        reason: ErrorReason::Forbidden,
+        message: "this is for the daemon's own user and root, not for the group".to_owned(),
     }
 }
 
@@ -260,6 +277,57 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// Asks in the name of the owner, or of a member of the group.
+    async fn asked(is_owner: bool, request: &Request) -> Response {
+        let state = State::new(hawser_control::Role::Client, None);
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let asking = async {
+            let line = hawser_control::encode(request).unwrap();
+            near.write_all(&line).await.unwrap();
+            let (mut decoder, mut buffer) = (LineDecoder::new(), vec![0; READ_SIZE]);
+            let response = loop {
+                if let Some(response) = decoder.poll_message::<Response>().unwrap() {
+                    break response;
+                }
+                let read = near.read(&mut buffer).await.unwrap();
+                decoder.handle_bytes(&buffer[..read]).unwrap();
+            };
+            drop(near);
+            response
+        };
+        tokio::join!(asking, converse((far, is_owner), &state)).0
+    }
+
+    #[tokio::test]
+    async fn a_member_of_the_group_steers_and_does_not_stop_record_or_upgrade() {
+        for line in [
+            r#"{"request":"stop"}"#,
+            r#"{"request":"upgrade"}"#,
+            r#"{"request":"recording","offset":0}"#,
+            r#"{"request":"read-token"}"#,
+            r#"{"request":"invite"}"#,
+            r#"{"request":"revoke-peer","key":"k"}"#,
+            r#"{"request":"status"}"#,
+            r#"{"request":"why"}"#,
+            r#"{"request":"history"}"#,
+            r#"{"request":"events","after":0}"#,
+            r#"{"request":"policy"}"#,
+            r#"{"request":"peers"}"#,
+            r#"{"request":"set-link","name":"eth0","up":"never"}"#,
+            r#"{"request":"set-scheduler","of":"sessions","scheduler":"auto"}"#,
+            r#"{"request":"set-gateway","usage":"auto"}"#,
+            r#"{"request":"set-transport","transport":"tcp"}"#,
+            r#"{"request":"set-profile","profile":"speed"}"#,
+            r#"{"request":"add-rule","rule":"only = \"eth0\""}"#,
+            r#"{"request":"remove-rule","number":1,"rule":"x"}"#,
+        ] {
+            let request: Request = serde_json::from_str(line).unwrap();
+            let is_refused = asked(false, &request).await == forbidden();
+            assert_eq!(is_refused, request.is_for_owner(), "{line}");
+        }
+        assert_eq!(asked(true, &Request::Stop).await, Response::Stopping);
     }
 
     #[tokio::test]

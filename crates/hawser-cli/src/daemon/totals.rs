@@ -129,6 +129,6 @@ mod tests {
         totals.enter(&[counted("a", 0, &[(1, 0)])]);
         let mut list = BTreeMap::new();
         totals.list(&mut list);
-        assert_eq!(list.len(), 18);
+        assert_eq!(list.len(), 19);
     }
 }

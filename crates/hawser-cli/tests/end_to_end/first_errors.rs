@@ -150,7 +150,7 @@ fn mistakes_with_invites_and_gateways_are_explained() {
         (
             up("https://gw.example/"),
             2,
-            "expected an invite `hawser://host:port/#…`",
+            "expected `@FILE` with an invite in the file",
         ),
         (
             up("hawser://gw.example:7443/"),

@@ -67,27 +67,46 @@ impl Internet {
     }
 
     pub(crate) fn serve(&self) -> Daemon {
-        let invite = self.place.path("invite");
-        let mut serve = self.gateway.command(HAWSER);
-        serve.arg("--state").arg(self.place.path("gateway"));
-        serve.args(["serve", "--listen", "0.0.0.0:7443", "--packet-exit", "nat"]);
-        serve.args(["--advertise", "10.1.0.1", "--advertise", "10.2.0.1"]);
-        serve.arg("--invite-file").arg(&invite);
-        let gateway = self.place.launch_command("gateway", serve);
+        self.serve_with(&["--packet-exit", "nat"])
+    }
+
+    /// A gateway with these flags besides.
+    pub(crate) fn serve_with(&self, flags: &[&str]) -> Daemon {
+        let gateway = self.begin_serving(flags);
         let listens = || gateway.listen(&self.place).is_some();
         until("the gateway listens", listens, || gateway.log());
         gateway
     }
 
+    /// The same, which need not listen yet.
+    pub(crate) fn begin_serving(&self, flags: &[&str]) -> Daemon {
+        let invite = self.place.path("invite");
+        let mut serve = self.gateway.command(HAWSER);
+        serve.arg("--state").arg(self.place.path("gateway"));
+        serve.args(["serve", "--listen", "0.0.0.0:7443"]);
+        serve.args(["--advertise", "10.1.0.1", "--advertise", "10.2.0.1"]);
+        serve.args(flags);
+        serve.arg("--invite-file").arg(&invite);
+        self.place.launch_command("gateway", serve)
+    }
+
     /// Has the client enrol.
     pub(crate) fn enrol(&self) {
-        let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway"];
-        let invite = self.place.invite();
-        let up = self
-            .place
-            .launch("client", &[&arguments[..], &[&invite]].concat());
+        self.enrol_as("client", &self.place.invite());
+    }
+
+    /// Has another client enrol, with this name.
+    pub(crate) fn enrol_another(&self, name: &str) {
+        let mut invite = self.gateway.command(HAWSER);
+        invite.arg("--state").arg(self.place.path("gateway"));
+        self.enrol_as(name, &said(invite.arg("invite")));
+    }
+
+    fn enrol_as(&self, name: &str, invite: &str) {
+        let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway", invite];
+        let up = self.place.launch(name, &arguments);
         let is_enrolled = || {
-            let status = self.place.status("client").unwrap_or_default();
+            let status = self.place.status(name).unwrap_or_default();
             status["sessions"][0]["state"] == "established"
         };
         until("the client is enrolled", is_enrolled, || up.log());
@@ -96,8 +115,13 @@ impl Internet {
 
     /// A script of Python in a network of its own.
     pub(crate) fn enclosed(&self, script: &str) -> Command {
+        self.enclosed_as("client", script)
+    }
+
+    /// The same of another client.
+    pub(crate) fn enclosed_as(&self, name: &str, script: &str) -> Command {
         let run = ["run", "--tun", "--", "python3", "-c", script];
-        self.place.hawser("client", &run)
+        self.place.hawser(name, &run)
     }
 
     /// A script of Python on this machine, which ends when the file is there that it calls DONE.

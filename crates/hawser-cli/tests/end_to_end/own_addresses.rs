@@ -16,31 +16,10 @@ fn an_address_that_comes_is_closed_to_clients_and_one_that_goes_is_open() {
         if origin::is_without_curl(name) {
             return;
         }
-        let place = Place::new();
-        let neighbour = Neighbour::start();
-        ip("link set lo up");
-        neighbour.ip("link set lo up");
-        add_link(&neighbour, 1, "dsl");
+        let neighbour = neighbour();
         neighbour.ip(&format!("address add {BEFORE}/32 dev lo"));
-        serve_there(&neighbour, async |ready| {
-            origin::start_at("0.0.0.0:81");
-            ready.send(()).unwrap();
-        });
-        let gateway = gateway(&place, &neighbour);
-        let arguments = [
-            "up",
-            "--listen",
-            "127.0.0.1:0",
-            "--gateway",
-            &place.invite(),
-        ];
-        let up = place.start("client", &arguments);
-        let proxy = format!("http://{}", up.listen(&place).unwrap());
-        let says = |address: &str, status: u16| {
-            let what = format!("{address} gets {status}");
-            let is_said = || status_of(&proxy, &format!("http://{address}:81/5")) == status;
-            until(&what, is_said, || format!("{}{}", up.log(), gateway.log()));
-        };
+        let asker = Asker::start(&neighbour);
+        let says = |address: &str, status| asker.is_told(address, status);
         says(BEFORE, REFUSED);
         // No route leads there.
         says(LATER, UNREACHABLE);
@@ -51,9 +30,96 @@ fn an_address_that_comes_is_closed_to_clients_and_one_that_goes_is_open() {
             neighbour.ip(&format!("address del {address}/32 dev lo"));
             says(address, UNREACHABLE);
         }
-        up.end();
-        gateway.end();
+        asker.end();
     });
+}
+
+/// A load balancer's agent gives a machine addresses that no interface has, whole networks of them.
+#[test]
+fn an_address_that_only_a_route_gives_is_closed_to_clients_while_the_route_is_there() {
+    let name = "own_addresses::\
+                an_address_that_only_a_route_gives_is_closed_to_clients_while_the_route_is_there";
+    in_namespace(name, || {
+        if origin::is_without_curl(name) {
+            return;
+        }
+        let neighbour = neighbour();
+        neighbour.ip("route add local 11.22.34.0/28 dev lo");
+        neighbour.ip("-6 route add local 2600:44::/64 dev lo");
+        // As transparent proxies have it: what bears the mark ends here, and nothing else.
+        neighbour.ip("rule add fwmark 1 lookup 100");
+        neighbour.ip("route add local default dev lo table 100");
+        let asker = Asker::start(&neighbour);
+        asker.is_told("11.22.34.7", REFUSED);
+        asker.is_told("[2600:44::7]", REFUSED);
+        asker.is_told("11.22.35.7", UNREACHABLE);
+        for (route, address) in [
+            ("11.22.35.7/32", "11.22.35.7"),
+            ("11.22.36.0/24", "11.22.36.9"),
+            ("2600:45::/48", "[2600:45:0:9::9]"),
+            ("11.22.37.0/24 table 101", "11.22.37.9"),
+        ] {
+            neighbour.ip(&format!("route add local {route} dev lo"));
+            if route.contains("table") {
+                asker.is_told(address, UNREACHABLE);
+                neighbour.ip("rule add lookup 101");
+            }
+            asker.is_told(address, REFUSED);
+            neighbour.ip(&format!("route del local {route} dev lo"));
+            asker.is_told(address, UNREACHABLE);
+        }
+        asker.end();
+    });
+}
+
+/// The gateway's network, where a service listens on all addresses.
+fn neighbour() -> Neighbour {
+    let neighbour = Neighbour::start();
+    ip("link set lo up");
+    neighbour.ip("link set lo up");
+    add_link(&neighbour, 1, "dsl");
+    serve_there(&neighbour, async |ready| {
+        origin::start_at("[::]:81");
+        ready.send(()).unwrap();
+    });
+    neighbour
+}
+
+/// A gateway, and a client that asks it for the service.
+struct Asker {
+    _place: Place,
+    gateway: Daemon,
+    up: Daemon,
+    proxy: String,
+}
+
+impl Asker {
+    fn start(neighbour: &Neighbour) -> Self {
+        let place = Place::new();
+        let gateway = gateway(&place, neighbour);
+        let invite = place.invite();
+        let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway", &invite];
+        let up = place.start("client", &arguments);
+        let proxy = format!("http://{}", up.listen(&place).unwrap());
+        Self {
+            _place: place,
+            gateway,
+            up,
+            proxy,
+        }
+    }
+
+    fn is_told(&self, address: &str, status: u16) {
+        let what = format!("{address} gets {status}");
+        let is_said = || status_of(&self.proxy, &format!("http://{address}:81/5")) == status;
+        let log = || format!("{}{}", self.up.log(), self.gateway.log());
+        until(&what, is_said, log);
+    }
+
+    fn end(self) {
+        self.up.end();
+        self.gateway.end();
+    }
 }
 
 fn gateway(place: &Place, neighbour: &Neighbour) -> Daemon {

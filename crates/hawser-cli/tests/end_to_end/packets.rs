@@ -1,5 +1,6 @@
 //! Packets of programs in networks of their own, over a gateway to a third network.
 
+use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::Ordering;
 
@@ -7,7 +8,7 @@ use hawser_skip::name_server::serve_names_if_asked;
 use hawser_skip::namespace::{in_namespace, ip};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::internet::{Internet, STREAM, missing, said, serve_discard, with_udp};
+use super::internet::{Internet, STREAM, missing, said, serve_discard, serve_echoes, with_udp};
 use super::program::{Ended, read, until};
 use super::silent_link::{GATEWAY, HAWSER, Net};
 
@@ -64,6 +65,38 @@ fn a_program_has_a_network_of_its_own_and_leaves_the_machines_alone() {
 }
 
 #[test]
+fn a_gateway_that_was_killed_may_still_be_putting_things_back_when_the_next_begins() {
+    let test =
+        "packets::a_gateway_that_was_killed_may_still_be_putting_things_back_when_the_next_begins";
+    in_namespace(test, || {
+        let Some(net) = Internet::new(test) else {
+            return;
+        };
+        // What is left of the first: its guard, which is late.
+        let mut guard = net.gateway.command(HAWSER);
+        let guard = guard.arg("guard").stdin(Stdio::piped()).spawn();
+        let mut guard = guard.unwrap();
+        let table = "table inet hawser_hawser0 { flags owner; }";
+        let mut input = guard.stdin.take().unwrap();
+        writeln!(input, "set net/ipv4/ip_forward 0 1\nrules {table}").unwrap();
+        until("it has a table", || !net.rules().is_empty(), String::new);
+        let forwards = "echo 1 > /proc/sys/net/ipv4/ip_forward";
+        said(net.gateway.command("sh").args(["-c", forwards]));
+        let gateway = net.begin_serving(&["--packet-exit", "nat"]);
+        let has_begun = || !below(gateway.process()).is_empty();
+        until("the next one has a guard", has_begun, || gateway.log());
+        drop(input);
+        assert!(guard.wait().unwrap().success());
+        let listens = || gateway.listen(&net.place).is_some();
+        until("the gateway listens", listens, || gateway.log());
+        assert_eq!(net.setting("net/ipv4/ip_forward"), "1");
+        net.enrol();
+        let ended = Ended::of(net.enclosed(&with_udp(STREAM)).output().unwrap());
+        assert_eq!(ended.out, "11.0.0.1 True\n", "{ended:?}\n{}", gateway.log());
+    });
+}
+
+#[test]
 fn what_a_program_sends_last_arrives_although_it_does_not_wait() {
     let test = "packets::what_a_program_sends_last_arrives_although_it_does_not_wait";
     in_namespace(test, || {
@@ -99,6 +132,34 @@ fn clients_send_by_their_own_addresses_to_where_their_streams_may_go() {
         assert!(net.counter("packets-refused") >= 3, "{log}");
         assert!(net.counter("packets-spoofed") >= 1, "{log}");
         assert_eq!(net.counter("packets-malformed"), 0, "{log}");
+    });
+}
+
+#[test]
+fn packets_reach_nothing_of_the_gateways_own_however_it_has_the_address() {
+    let test = "packets::packets_reach_nothing_of_the_gateways_own_however_it_has_the_address";
+    in_namespace(test, || {
+        let Some(net) = Internet::new(test) else {
+            return;
+        };
+        net.add_ipv6();
+        serve_echoes(&net.gateway, "::");
+        net.gateway.ip("route add local 11.22.33.0/24 dev lo");
+        net.gateway.ip("-6 route add local 2600:44::/64 dev lo");
+        // What comes from clients alone ends here, of which the list of addresses knows nothing: so
+        // it is with an address that has come a moment ago.
+        for (version, network) in [("-4", "11.22.40.0/24"), ("-6", "2600:50::/64")] {
+            net.gateway
+                .ip(&format!("{version} rule add iif hawser0 lookup 100"));
+            let route = format!("{version} route add local {network} dev lo table 100");
+            net.gateway.ip(&route);
+        }
+        let gateway = net.serve();
+        net.enrol();
+        net.gateway.ip("route add local 11.22.34.7 dev lo");
+        net.gateway.ip("-6 route add local 2600:45::7 dev lo");
+        let ended = Ended::of(net.enclosed(&with_udp(OWN)).output().unwrap());
+        assert_eq!(ended.out, "[]\n[]\n6\n", "{ended:?}\n{}", gateway.log());
     });
 }
 
@@ -262,6 +323,29 @@ def error(kind, to):
 datagrams, stream = socket.SOCK_DGRAM, socket.SOCK_STREAM
 private, inner, names = ('10.1.0.1', 7), ('10.83.0.1', 80), ('10.83.0.1', 53)
 print(error(datagrams, private), error(stream, private), error(stream, inner), error(stream, names))
+";
+/// Which of the gateway's addresses answer a datagram, and which a connection; and how many answers
+/// there are where they should be: from the internet, and to pings of the inner addresses.
+const OWN: &str = "
+def answers(kind, to, protocol=0, message=b'x'):
+    family = socket.AF_INET6 if ':' in to else socket.AF_INET
+    s = socket.socket(family, kind, protocol)
+    s.settimeout(2)
+    try:
+        s.connect((to, 7))
+        s.send(message)
+        return bool(s.recv(100))
+    except OSError:
+        return False
+kinds = [socket.SOCK_DGRAM, socket.SOCK_STREAM]
+inner = ['10.83.0.1', 'fd48:6177:7365:72::1']
+own = ['11.22.33.9', '11.22.34.7', '11.22.40.9', '2600:44::9', '2600:45::7', '2600:50::9']
+for kind in kinds:
+    print([to for to in own + ['11.0.0.1', '2a00:11::1'] + inner if answers(kind, to)])
+asked = [(kind, to) for kind in kinds for to in ['11.0.0.2', '2a00:11::2']]
+asked += [(kinds[0], inner[0], socket.IPPROTO_ICMP, bytes([8, 0, 0, 0, 0, 0, 0, 1]))]
+asked += [(kinds[0], inner[1], socket.IPPROTO_ICMPV6, bytes([128, 0, 0, 0, 0, 0, 0, 1]))]
+print(sum(any(answers(*it) for i in range(5)) for it in asked))
 ";
 const FLOW: &str = "
 s = udp()

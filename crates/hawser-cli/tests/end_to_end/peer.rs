@@ -17,9 +17,9 @@ use super::connections::{serve_echo, two_links};
 use super::program::{Daemon, Place, until};
 
 #[test]
-fn later_connections_to_a_peer_are_bonded_and_go_over_a_link_when_it_is_gone() {
+fn later_connections_to_a_peer_are_bonded_and_refused_when_it_is_silent() {
     in_namespace(
-        "peer::later_connections_to_a_peer_are_bonded_and_go_over_a_link_when_it_is_gone",
+        "peer::later_connections_to_a_peer_are_bonded_and_refused_when_it_is_silent",
         || {
             let scene = Scene::new("60s");
             scene.enrol();
@@ -29,10 +29,41 @@ fn later_connections_to_a_peer_are_bonded_and_go_over_a_link_when_it_is_gone() {
             until("one is bonded", || scene.is_bonded(&up), || up.log());
             echo(&mut first).unwrap();
 
+            // As if a firewall on the path had dropped the peer's port. The service still answers.
+            drop(peer);
+            assert_ne!(scene.connect(&up).1, 0, "{}", up.log());
+            assert!(
+                up.log().contains("refusing connections to it"),
+                "{}",
+                up.log()
+            );
+            let is_told = || scene.not_bonded().contains("10.99.0.1:7443");
+            until("the status has it", is_told, || up.log());
+            echo(&mut first).unwrap();
+
+            let _peer = scene.serve();
+            let is_bonded = || scene.connect(&up).1 == 0;
+            until("the peer carries connections again", is_bonded, || up.log());
+            assert!(!scene.not_bonded().contains("10.99.0.1:7443"));
+            up.end();
+        },
+    );
+}
+
+#[test]
+fn plain_tcp_in_place_of_a_silent_peer_is_for_who_allows_it() {
+    in_namespace(
+        "peer::plain_tcp_in_place_of_a_silent_peer_is_for_who_allows_it",
+        || {
+            let scene = Scene::with("peer-fallback = true");
+            scene.enrol();
+            let (peer, up) = (scene.serve(), scene.up());
+            let _first = scene.connection(&up);
+            until("one is bonded", || scene.is_bonded(&up), || up.log());
             drop(peer);
             let mut next = scene.connection(&up);
             echo(&mut next).unwrap();
-            echo(&mut first).unwrap();
+            assert!(up.log().contains("go over plain TCP"), "{}", up.log());
             up.end();
         },
     );
@@ -98,9 +129,14 @@ struct Scene {
 
 impl Scene {
     fn new(retry: &str) -> Self {
+        Self::with(&format!("peer-retry = \"{retry}\""))
+    }
+
+    /// The client has these settings of connections.
+    fn with(settings: &str) -> Self {
         let (place, neighbour) = (Place::new(), two_links());
         serve_echo(&neighbour);
-        let config = format!("[connection]\npeer-retry = \"{retry}\"\n");
+        let config = format!("[connection]\n{settings}\n");
         std::fs::write(place.path("client.toml"), config).unwrap();
         Self { place, neighbour }
     }
@@ -147,6 +183,14 @@ impl Scene {
 
     /// A new connection through the proxy, by SOCKS5, that carries data.
     fn connection(&self, up: &Daemon) -> TcpStream {
+        let (mut stream, code) = self.connect(up);
+        assert_eq!(code, 0, "{}", up.log());
+        echo(&mut stream).unwrap();
+        stream
+    }
+
+    /// The same, whether it comes about or not, with the proxy's answer.
+    fn connect(&self, up: &Daemon) -> (TcpStream, u8) {
         let mut stream = TcpStream::connect(up.listen(&self.place).unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&[5, 1, 0]).unwrap();
@@ -156,9 +200,13 @@ impl Scene {
         stream.write_all(&request).unwrap();
         let mut reply = [0; 10];
         stream.read_exact(&mut reply).unwrap();
-        assert_eq!(reply[1], 0, "{}", up.log());
-        echo(&mut stream).unwrap();
-        stream
+        (stream, reply[1])
+    }
+
+    /// The destinations that go without a session although they were seen to have Hawser.
+    fn not_bonded(&self) -> String {
+        let status = self.place.status("client").unwrap();
+        status["connections"]["not_bonded"].to_string()
     }
 
     /// Whether a new connection is bonded.

@@ -155,6 +155,12 @@ impl Daemon {
         kill_process(id.and_then(Pid::from_raw).unwrap(), signal).unwrap();
     }
 
+    /// The exit code that it has ended with, if it has ended.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().unwrap()?;
+        Some(status.code().unwrap_or(-1))
+    }
+
     /// Waits until it has ended by itself; its exit code, if it was not killed.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;

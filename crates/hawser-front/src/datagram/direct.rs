@@ -100,7 +100,11 @@ impl<P: PlaceFlows, R: Resolve> DatagramPorts for DirectPorts<P, R> {
             machine: self.machine.clone(),
             sockets: Sockets::default(),
             flows: Flows::default(),
-            ways: Addresses::new(Arc::clone(&self.place), Arc::clone(&self.resolver)),
+            ways: Addresses::new(
+                Arc::clone(&self.place),
+                Arc::clone(&self.resolver),
+                self.machine.clone(),
+            ),
             sweep,
         }))
     }

@@ -7,6 +7,7 @@
 //! bytes), since one beside the stream might come before it; afterwards they go beside it.
 
 use bytes::{Buf, Bytes, BytesMut};
+use hawser_wire::StreamKind;
 
 use crate::destination::{Destination, DestinationError};
 
@@ -64,9 +65,9 @@ pub const EARLY_HEADER: usize = 2;
 pub const MAX_EARLY: usize = 32 * 1024;
 
 /// Between the kinds of hosts for connections and those for datagrams.
-const KINDS: u8 = 3;
+const KINDS: u8 = StreamKind::DatagramsV4.number() - StreamKind::ConnectV4.number();
 /// And those for calls.
-const CALLS: u8 = 6;
+const CALLS: u8 = StreamKind::CallV4.number() - StreamKind::ConnectV4.number();
 
 #[cfg(test)]
 mod tests {

@@ -132,7 +132,7 @@ async fn scene(usage: GatewayUse) -> Scene {
     let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
     director.set_gateway(usage);
     director.set_session(Some(session()));
-    let named = Arc::new(Mutex::new(server.ip()));
+    let named = Arc::new(Mutex::new(OUT_THERE.parse().unwrap()));
     let (resolver, options) = (Named(Arc::clone(&named)), ConnectOptions::default());
     let dialer = ConnectionDialer::with(director.clone(), direct.clone(), resolver, options);
     let dialer = ConnectionDialer {
@@ -347,7 +347,7 @@ async fn a_name_goes_by_the_gateway_where_a_rule_gives_its_address_away() {
     assert_eq!(scene.dial("www.example.org").await, STRAIGHT);
     let rule = Rule {
         when: Condition {
-            address: vec!["127.0.0.0/8".parse().unwrap()],
+            address: vec![format!("{OUT_THERE}/32").parse().unwrap()],
             ..Condition::default()
         },
         then: Action {
@@ -382,17 +382,50 @@ async fn a_name_that_leads_nearby_goes_straight_as_its_address_does() {
     let rules = [rule(nearby, Mode::Auto), rule(anywhere, Mode::Direct)];
     let scene = scene(GatewayUse::Always).await;
     scene.director.set_rules(Arc::new(RuleSet::new(rules)));
-    for (leads, expected) in [
-        ("10.0.0.7", STRAIGHT),
+    for (name, leads) in [
+        ("www.example.org", "10.0.0.7"),
         // The gateway would not find this machine by it.
-        ("127.0.0.1", STRAIGHT),
-        (OUT_THERE, STRAIGHT),
+        ("www.localhost", "127.0.0.1"),
+        ("www.example.org", OUT_THERE),
     ] {
         *scene.named.lock().unwrap() = leads.parse().unwrap();
-        assert_eq!(scene.dial("www.example.org").await, expected, "{leads}");
+        assert_eq!(scene.dial(name).await, STRAIGHT, "{leads}");
     }
     assert_eq!(scene.dial("10.0.0.7").await, STRAIGHT);
     assert_eq!(scene.dial("127.0.0.1").await, BY_GATEWAY);
+}
+
+/// A page has a browser ask for a name of its own, which leads here a moment later.
+#[tokio::test]
+async fn a_name_of_the_internet_opens_nothing_to_this_machine() {
+    for usage in [GatewayUse::Auto, GatewayUse::Never] {
+        let scene = scene(usage).await;
+        scene.director.set_session(None);
+        for leads in [
+            "127.0.0.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+        ] {
+            *scene.named.lock().unwrap() = leads.parse().unwrap();
+            let dialed = scene
+                .dialer
+                .dial(&"rebind.example:80".parse().unwrap())
+                .await;
+            assert_eq!(dialed.err(), Some(DialError::RefusedByPolicy), "{leads}");
+            assert_eq!(scene.direct.dialed(), 0, "{leads}");
+        }
+        // What a program names itself is its own business.
+        *scene.named.lock().unwrap() = "127.0.0.1".parse().unwrap();
+        for own in ["127.0.0.1:80", "localhost:80"] {
+            assert!(
+                scene.dialer.dial(&own.parse().unwrap()).await.is_ok(),
+                "{own}"
+            );
+            assert_eq!(scene.direct.dialed(), 1, "{own}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -176,7 +176,10 @@ fn restore(
     }
     // What has ended meanwhile, and those who are no users any more.
     let location = &*location;
-    table.retain(|address| !location.bindings(moment.now, address).is_empty())?;
+    let swept = table.retain(|address| !location.bindings(moment.now, address).is_empty());
+    if let Err(error) = swept {
+        tracing::warn!(%error, "can't remove bindings that have ended");
+    }
     tracing::info!(
         bindings = location.binding_count(),
         "the directory has its bindings again"

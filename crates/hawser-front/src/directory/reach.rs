@@ -5,29 +5,38 @@ use std::net::IpAddr;
 use hawser_sip::directory::Reach;
 
 use crate::address::{Refusal, classify};
-use crate::this_machine::ThisMachine;
+use crate::gateway::DestinationPolicy;
 
 /// The hosts that a directory may reach for its users and their callers.
 pub(super) struct Hosts {
-    machine: ThisMachine,
+    policy: DestinationPolicy,
     /// Nobody on another machine can ask, so that this one need not be spared.
     is_local: bool,
 }
 
 impl Hosts {
-    pub(super) fn new(machine: ThisMachine, is_local: bool) -> Self {
-        Self { machine, is_local }
+    pub(super) fn new(policy: DestinationPolicy, is_local: bool) -> Self {
+        Self { policy, is_local }
     }
 }
 
 impl Reach for Hosts {
-    fn may_reach(&self, address: IpAddr) -> bool {
-        match self.is_local {
-            true => {
-                let group = [Refusal::Multicast, Refusal::Broadcast];
-                classify(address).is_none_or(|refusal| !group.contains(&refusal))
-            }
-            false => !self.machine.has(address),
+    /// What a user registers is text. So it leads to hosts on the internet, to networks that the
+    /// owner allows, and into other networks only where the user himself was heard from.
+    fn may_reach(&self, address: IpAddr, is_origin: bool) -> bool {
+        if self.is_local {
+            let group = [Refusal::Multicast, Refusal::Broadcast];
+            return classify(address).is_none_or(|refusal| !group.contains(&refusal));
+        }
+        match self.policy.check(address) {
+            Ok(()) => true,
+            Err(
+                Refusal::Private
+                | Refusal::CarrierNat
+                | Refusal::Documentation
+                | Refusal::Benchmark,
+            ) => is_origin,
+            Err(_) => false,
         }
     }
 }
@@ -40,28 +49,57 @@ mod tests {
 
     use super::*;
 
-    fn may_reach(hosts: &Hosts, address: &str) -> bool {
-        hosts.may_reach(address.parse().unwrap())
+    fn policy(allowed: &[&str]) -> DestinationPolicy {
+        let allowed = allowed.iter().map(|text| text.parse().unwrap());
+        DestinationPolicy::new(allowed.collect(), |address| {
+            address == IpAddr::from([10, 0, 0, 254])
+        })
+    }
+
+    /// Whether it is reached for anyone, and for a user who was heard from there.
+    fn reached(hosts: &Hosts, address: &str) -> [bool; 2] {
+        let address = address.parse().unwrap();
+        [false, true].map(|is_origin| hosts.may_reach(address, is_origin))
     }
 
     #[test]
-    fn this_machine_and_groups_are_not_reached_unless_all_is_local() {
-        let machine = ThisMachine::default();
-        for (is_local, expected) in [(false, false), (true, true)] {
-            let hosts = Hosts::new(machine.clone(), is_local);
-            for own in ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1"] {
-                assert_eq!(may_reach(&hosts, own), expected, "{own}");
-            }
-            for group in ["224.0.0.1", "255.255.255.255", "ff02::1"] {
-                assert!(!may_reach(&hosts, group), "{group}");
-            }
-            for host in ["192.0.2.1", "10.0.0.1", "2001:db8::1"] {
-                assert!(may_reach(&hosts, host), "{host}");
-            }
+    fn a_contact_in_another_network_is_reached_where_the_user_was_heard_from() {
+        let hosts = Hosts::new(policy(&["10.60.0.0/16"]), false);
+        for (address, expected) in [
+            ("9.9.9.9", [true, true]),
+            ("2606:4700::1111", [true, true]),
+            ("10.60.0.6", [true, true]),
+            ("10.50.0.6", [false, true]),
+            ("192.168.1.1", [false, true]),
+            ("100.64.0.1", [false, true]),
+            ("192.0.2.1", [false, true]),
+            ("fd00::1", [false, true]),
+            ("::ffff:10.50.0.6", [false, true]),
+            // The host below this one in a cloud, and where it keeps this machine's credentials.
+            ("168.63.129.16", [false, false]),
+            ("169.254.169.254", [false, false]),
+            // This machine.
+            ("10.0.0.254", [false, false]),
+            ("127.0.0.1", [false, false]),
+            ("::ffff:127.0.0.1", [false, false]),
+            ("0.0.0.0", [false, false]),
+            ("::", [false, false]),
+            ("fe80::1", [false, false]),
+        ] {
+            assert_eq!(reached(&hosts, address), expected, "{address}");
         }
-        let hosts = Hosts::new(machine, false);
-        for own in ["0.0.0.0", "::", "169.254.169.254", "fe80::1"] {
-            assert!(!may_reach(&hosts, own), "{own}");
+    }
+
+    #[test]
+    fn groups_are_not_reached_and_this_machine_if_all_is_local() {
+        for is_local in [false, true] {
+            let hosts = Hosts::new(policy(&[]), is_local);
+            for group in ["224.0.0.1", "255.255.255.255", "ff02::1"] {
+                assert_eq!(reached(&hosts, group), [false; 2], "{group}");
+            }
+            for own in ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1"] {
+                assert_eq!(reached(&hosts, own), [is_local; 2], "{own}");
+            }
         }
     }
 
@@ -78,7 +116,8 @@ mod tests {
         }
         let own = socket.local_addr().unwrap().ip();
         assert!(!own.is_loopback());
-        let machine = ThisMachine::new(OwnAddresses::follow().await.unwrap());
-        assert!(!Hosts::new(machine, false).may_reach(own));
+        let addresses = OwnAddresses::follow().await.unwrap();
+        let policy = DestinationPolicy::new(Vec::new(), move |it| addresses.contains(it));
+        assert!(!Hosts::new(policy, false).may_reach(own, true));
     }
 }

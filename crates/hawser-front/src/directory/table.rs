@@ -26,7 +26,11 @@ pub enum TableError {
         source: rusqlite::Error,
     },
     /// A later version of the program has written them.
-    #[error("the bindings in {} have format {version}; known is {KNOWN}", path.display())]
+    #[error(
+        "the bindings in {} were written by a later version: their format is {version}, known is \
+         {KNOWN}; update hawser",
+        path.display()
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -39,12 +43,13 @@ pub enum TableError {
 pub(super) type Change = (String, Vec<KeptBinding>);
 
 impl BindingTable {
-    /// Opens or makes the file. A damaged one is set aside: hosts register again within the hour.
+    /// Opens or makes the file. A damaged one is set aside, and where the disk refuses the file,
+    /// bindings end with this run: hosts register again within the hour.
     ///
     /// # Errors
-    /// When the system or SQLite refuses, or a later version has written it.
+    /// When another program writes it, or a later version has written it.
     pub fn open(path: &Path) -> Result<Self, TableError> {
-        let opened = match prepare(path) {
+        let opened = match open_file(path) {
             Err(error) if is_damage(&error) => {
                 let aside = path.with_extension("db.damaged");
                 tracing::warn!(file = %aside.display(), "damaged bindings are set aside");
@@ -52,10 +57,18 @@ impl BindingTable {
                     let beside = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
                     let _ = std::fs::rename(beside(path), beside(&aside));
                 }
-                prepare(path)
+                open_file(path)
             }
             other => other,
         };
+        let opened = opened.or_else(|error| {
+            if is_in_use(&error) {
+                return Err(error);
+            }
+            let file = path.display();
+            tracing::warn!(%file, %error, "bindings end with this run: the file can't be used");
+            prepare(Connection::open_in_memory()?)
+        });
         let (database, version) = opened.map_err(|source| TableError::Database {
             path: path.to_path_buf(),
             source,
@@ -111,6 +124,7 @@ impl BindingTable {
                         binding.path,
                         outbound.map(|(instance, _)| instance),
                         outbound.map(|(_, number)| number),
+                        binding.source,
                     ])?;
                 }
             }
@@ -151,10 +165,13 @@ impl BindingTable {
     }
 }
 
-/// Returns the database with its format.
-fn prepare(path: &Path) -> rusqlite::Result<(Connection, i64)> {
+fn open_file(path: &Path) -> rusqlite::Result<(Connection, i64)> {
     let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let mut database = Connection::open_with_flags(path, flags)?;
+    prepare(Connection::open_with_flags(path, flags)?)
+}
+
+/// Returns the database with its format.
+fn prepare(mut database: Connection) -> rusqlite::Result<(Connection, i64)> {
     let verdict: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
@@ -167,7 +184,13 @@ fn prepare(path: &Path) -> rusqlite::Result<(Connection, i64)> {
         let change = database.transaction()?;
         change.execute_batch(SCHEMA)?;
         change.commit()?;
-        return Ok((database, KNOWN));
+    }
+    // Later than the first version, with the same number: the first one reads and writes a table
+    // with this column as well.
+    let has_source = database.prepare("SELECT source FROM binding").is_ok();
+    let version = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version == KNOWN && !has_source {
+        database.execute_batch("ALTER TABLE binding ADD COLUMN source TEXT")?;
     }
     Ok((database, version))
 }
@@ -184,6 +207,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<KeptBinding> {
         cseq: row.get(6)?,
         path: row.get(7)?,
         outbound: instance.zip(number),
+        source: row.get(10)?,
     })
 }
 
@@ -194,11 +218,19 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
+fn is_in_use(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
 const SELECT: &str = "SELECT address, contact, q, expires, updated, call_id, cseq, path, instance, \
-     reg_id FROM binding ORDER BY address, place";
+     reg_id, source FROM binding ORDER BY address, place";
 const DELETE: &str = "DELETE FROM binding WHERE address = ?1";
 const INSERT: &str = "INSERT INTO binding (address, place, contact, q, expires, updated, call_id, \
-     cseq, path, instance, reg_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+     cseq, path, instance, reg_id, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
+     ?11, ?12)";
 const KNOWN: i64 = 1;
 /// Earlier versions made the table first and the number after it, and could be killed between.
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS binding (
@@ -213,6 +245,7 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS binding (
         path TEXT NOT NULL,
         instance TEXT,
         reg_id INTEGER,
+        source TEXT,
         PRIMARY KEY (address, place)
     ) STRICT, WITHOUT ROWID;
     PRAGMA user_version = 1;";
@@ -231,6 +264,7 @@ mod tests {
             cseq: u32::MAX,
             path: "<sip:p.example;lr>".to_owned(),
             outbound,
+            source: Some("192.0.2.7".to_owned()),
         }
     }
 
@@ -275,6 +309,42 @@ mod tests {
         drop(table);
         let loaded = BindingTable::open(&path).unwrap().load().unwrap();
         assert_eq!(loaded, BTreeMap::from(changes));
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_is_read_and_takes_where_requests_came_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory.db");
+        let first = SCHEMA.replace("        source TEXT,\n", "");
+        assert_ne!(first, SCHEMA);
+        let before = Connection::open(&path).unwrap();
+        before.execute_batch(&first).unwrap();
+        let row = "INSERT INTO binding VALUES ('sip:a@b', 0, '<sip:a@192.0.2.1>', 700, 1, 2, '1', \
+                   3, '', NULL, NULL)";
+        before.execute(row, []).unwrap();
+        drop(before);
+        let mut table = BindingTable::open(&path).unwrap();
+        assert_eq!(table.load().unwrap()["sip:a@b"][0].source, None);
+        let one = vec![binding("<sip:a@192.0.2.1>", None)];
+        let changes = [("sip:a@b".to_owned(), one)];
+        table.keep(&changes).unwrap();
+        let loaded = BindingTable::open(&path).unwrap().load().unwrap();
+        assert_eq!(loaded, BTreeMap::from(changes));
+    }
+
+    #[test]
+    fn bindings_are_kept_for_the_run_where_the_file_can_not_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory.db");
+        // As on a full disk: the index of the log can't be made.
+        std::fs::create_dir(folder.path().join("directory.db-shm")).unwrap();
+        let mut table = BindingTable::open(&path).unwrap();
+        let changes = [(
+            "sip:a@b".to_owned(),
+            vec![binding("<sip:a@192.0.2.1>", None)],
+        )];
+        table.keep(&changes).unwrap();
+        assert_eq!(table.load().unwrap(), BTreeMap::from(changes));
     }
 
     #[test]

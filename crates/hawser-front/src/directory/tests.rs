@@ -49,7 +49,7 @@ impl Stage {
                 requests_per_second: 100,
                 connections,
             },
-            machine: ThisMachine::default(),
+            policy: DestinationPolicy::new(Vec::new(), |_| false),
         };
         stage.server = Some(DirectoryServer::start(settings).unwrap());
         stage
@@ -74,6 +74,7 @@ fn what_ended_while_it_was_away_is_kept_no_longer() {
         cseq: 1,
         path: String::new(),
         outbound: None,
+        source: None,
     };
     // By the clock of any machine that runs this.
     let (ended, lasts) = (2, u64::MAX >> 1);

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hawser_types::{Budget, ByteCount, Charge};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -86,6 +88,10 @@ pub enum LimitReason {
     Connects,
     /// Too many new destinations in a short time.
     NewDestinations,
+    /// Too many tunnels for packets in a short time.
+    Tunnels,
+    /// Too much memory.
+    Memory,
 }
 
 /// The clients that have been here lately.
@@ -93,6 +99,8 @@ pub enum LimitReason {
 pub(crate) struct Clients {
     limits: ClientLimits,
     known: Mutex<Known>,
+    /// The key of destinations' hashes.
+    hashes: RandomState,
 }
 
 #[derive(Debug, Default)]
@@ -109,18 +117,17 @@ impl Clients {
         Arc::new(Self {
             limits,
             known: Mutex::default(),
+            hashes: RandomState::new(),
         })
     }
 
-    /// Lets a stream in; it counts until the permit is dropped. `destination`: where it leads, if
-    /// to a place of the network.
+    /// Lets a stream in, whatever it is for; it counts until the place is dropped.
     pub(crate) fn admit(
         self: &Arc<Self>,
         id: ClientId,
-        destination: Option<&Destination>,
         now: Instant,
-    ) -> Result<Permit, LimitReason> {
-        self.admit_from(id, None, destination, now)
+    ) -> Result<Place, LimitReason> {
+        self.admit_from(id, None, now)
     }
 
     /// The same for a client of a network, which is named by its first address.
@@ -128,11 +135,18 @@ impl Clients {
         self: &Arc<Self>,
         id: ClientId,
         network: Option<IpAddr>,
-        destination: Option<&Destination>,
         now: Instant,
-    ) -> Result<Permit, LimitReason> {
+    ) -> Result<Place, LimitReason> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.streams >= self.limits.all_streams {
+        // The last quarter of all streams is for clients that have less than a quarter.
+        let all = self.limits.all_streams;
+        let of_client = known.clients.get(&id).map_or(0, |client| client.streams);
+        let most = if of_client >= all.div_ceil(4) {
+            all - all / 4
+        } else {
+            all
+        };
+        if known.streams >= most {
             return Err(LimitReason::AllStreams);
         }
         let of_network = network.and_then(|network| known.networks.get(&network));
@@ -144,12 +158,12 @@ impl Clients {
             clients.retain(|_, client| !client.is_forgettable(now));
         }
         let client = clients.entry(id).or_insert_with(|| Client::new(now));
-        client.admit(&self.limits, destination, now)?;
+        client.admit(&self.limits, now)?;
         known.streams += 1;
         if let Some(network) = network {
             *known.networks.entry(network).or_default() += 1;
         }
-        Ok(Permit {
+        Ok(Place {
             clients: Arc::clone(self),
             id,
             network,
@@ -157,15 +171,82 @@ impl Clients {
     }
 }
 
-/// The place of one stream among its client's.
+/// What each stream holds for as long as it is served: its place, and a charge for what is kept for
+/// it. There is no way to one that has only either.
 #[derive(Debug)]
 pub(crate) struct Permit {
+    place: Place,
+    charge: Charge,
+}
+
+/// The place of one stream among its client's.
+#[derive(Debug)]
+pub(crate) struct Place {
     clients: Arc<Clients>,
     id: ClientId,
     network: Option<IpAddr>,
 }
 
-impl Drop for Permit {
+impl Permit {
+    /// Charges a stream to its client's account.
+    pub(crate) fn new(place: Place, account: &Budget) -> Result<Self, LimitReason> {
+        let charge = account.charge(STREAM_CHARGE);
+        let charge = charge.map_err(|_| LimitReason::Memory)?;
+        Ok(Self { place, charge })
+    }
+
+    /// Whose stream it is.
+    pub(crate) fn client(&self) -> ClientId {
+        self.place.id
+    }
+
+    /// What more is charged to that is kept for the stream.
+    pub(crate) fn account(&self) -> &Budget {
+        self.charge.budget()
+    }
+
+    /// Charges so much more, for a stream that takes more than others.
+    pub(crate) fn add(&mut self, more: ByteCount) -> Result<(), LimitReason> {
+        let bytes = self.charge.bytes() + more;
+        self.charge.grow_to(bytes).map_err(|_| LimitReason::Memory)
+    }
+
+    /// Lets the stream lead to a place of the network.
+    pub(crate) fn lead_to(
+        &self,
+        destination: &Destination,
+        now: Instant,
+    ) -> Result<(), LimitReason> {
+        self.place.lead_to(destination, now)
+    }
+
+    /// Lets the stream be a tunnel for packets, and charges what that takes more than others.
+    pub(crate) fn be_tunnel(&mut self, now: Instant) -> Result<(), LimitReason> {
+        let may = |client: &mut Client| client.tunnels.take(TUNNELS_IN_A_SECOND, TUNNELS, now);
+        if !self.place.with_client(may).unwrap_or_default() {
+            return Err(LimitReason::Tunnels);
+        }
+        self.add(TUNNEL_CHARGE)
+    }
+}
+
+impl Place {
+    fn lead_to(&self, destination: &Destination, now: Instant) -> Result<(), LimitReason> {
+        let destination = self.clients.hashes.hash_one(destination);
+        let limits = &self.clients.limits;
+        let led = self.with_client(|client| client.lead_to(limits, destination, now));
+        // It is known for as long as a permit of its lives.
+        led.unwrap_or(Err(LimitReason::Streams))
+    }
+
+    fn with_client<T>(&self, act: impl FnOnce(&mut Client) -> T) -> Option<T> {
+        let known = &self.clients.known;
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clients.get_mut(&self.id).map(act)
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
         let known = &self.clients.known;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,6 +270,7 @@ struct Client {
     streams: usize,
     connects: TokenBucket,
     new_destinations: TokenBucket,
+    tunnels: TokenBucket,
     recent: Recent,
 }
 
@@ -198,16 +280,12 @@ impl Client {
             streams: 0,
             connects: TokenBucket::new(now),
             new_destinations: TokenBucket::new(now),
+            tunnels: TokenBucket::new(now),
             recent: Recent::default(),
         }
     }
 
-    fn admit(
-        &mut self,
-        limits: &ClientLimits,
-        destination: Option<&Destination>,
-        now: Instant,
-    ) -> Result<(), LimitReason> {
+    fn admit(&mut self, limits: &ClientLimits, now: Instant) -> Result<(), LimitReason> {
         if self.streams >= limits.streams {
             return Err(LimitReason::Streams);
         }
@@ -215,41 +293,49 @@ impl Client {
         if !self.connects.take(rate, burst, now) {
             return Err(LimitReason::Connects);
         }
-        if let Some(destination) = destination
-            && !self.recent.contains(destination)
-        {
+        self.streams += 1;
+        Ok(())
+    }
+
+    fn lead_to(
+        &mut self,
+        limits: &ClientLimits,
+        destination: u64,
+        now: Instant,
+    ) -> Result<(), LimitReason> {
+        if !self.recent.contains(destination) {
             let rate = limits.new_destinations_per_second;
             let burst = limits.new_destination_burst;
             if !self.new_destinations.take(rate, burst, now) {
                 return Err(LimitReason::NewDestinations);
             }
-            self.recent.insert(destination.clone());
+            self.recent.insert(destination);
         }
-        self.streams += 1;
         Ok(())
     }
 
     /// True if a client that comes back would be treated the same if it had never been here.
     fn is_forgettable(&self, now: Instant) -> bool {
-        self.streams == 0 && self.connects.is_full(now) && self.new_destinations.is_full(now)
+        let buckets = [&self.connects, &self.new_destinations, &self.tunnels];
+        self.streams == 0 && buckets.iter().all(|bucket| bucket.is_full(now))
     }
 }
 
-/// The destinations that a client used last, oldest forgotten first.
+/// The destinations that a client used last, oldest forgotten first. They are kept as hashes, under
+/// a key of the process: a client chooses how long their names are.
 #[derive(Debug, Default)]
 struct Recent {
-    known: BTreeSet<Arc<Destination>>,
-    order: VecDeque<Arc<Destination>>,
+    known: BTreeSet<u64>,
+    order: VecDeque<u64>,
 }
 
 impl Recent {
-    fn contains(&self, destination: &Destination) -> bool {
-        self.known.contains(destination)
+    fn contains(&self, destination: u64) -> bool {
+        self.known.contains(&destination)
     }
 
-    fn insert(&mut self, destination: Destination) {
-        let destination = Arc::new(destination);
-        self.known.insert(Arc::clone(&destination));
+    fn insert(&mut self, destination: u64) {
+        self.known.insert(destination);
         self.order.push_back(destination);
         if self.order.len() > MAX_RECENT
             && let Some(oldest) = self.order.pop_front()
@@ -259,11 +345,22 @@ impl Recent {
     }
 }
 
-/// Enough for a browser's day; 300 bytes each at most.
+/// Enough for a browser's day.
 const MAX_RECENT: usize = 1024;
+
+/// What a stream takes of its session, of the task that serves it and of its connection, until
+/// something waits in it. See docs/design/charges.md.
+const STREAM_CHARGE: ByteCount = ByteCount::from_kib(8);
 
 /// Above this, clients whose limits are all unused are forgotten.
 const MAX_IDLE_CLIENTS: usize = 1024;
+
+/// What a tunnel for packets takes beside a stream: tables of flows, and answers.
+const TUNNEL_CHARGE: ByteCount = ByteCount::from_kib(64);
+/// Tunnels that a client begins in a second, in the long run: each changes the kernel's rules.
+const TUNNELS_IN_A_SECOND: u32 = 2;
+/// Tunnels that it begins at once, after a pause: links fail and daemons start anew.
+const TUNNELS: u32 = 32;
 
 #[cfg(test)]
 mod tests {
@@ -294,8 +391,8 @@ mod tests {
     fn streams_at_once_are_limited_for_each_client() {
         let clients = Clients::new(limits());
         let now = Instant::now();
-        let admit = |id| clients.admit(id, Some(&destination(80)), now);
-        let mut permits: Vec<Permit> = (0..3).map(|_| admit(ALICE).unwrap()).collect();
+        let admit = |id| clients.admit(id, now);
+        let mut permits: Vec<Place> = (0..3).map(|_| admit(ALICE).unwrap()).collect();
         assert_eq!(admit(ALICE).unwrap_err(), LimitReason::Streams);
         assert!(admit(BOB).is_ok());
         permits.pop();
@@ -306,23 +403,28 @@ mod tests {
     fn streams_of_all_clients_together_leave_descriptors_for_their_channels() {
         let clients = Clients::new(limits());
         let now = Instant::now();
-        let admit = |id| clients.admit(id, Some(&destination(80)), now);
-        let mut permits: Vec<Permit> = [ALICE, ALICE, ALICE, BOB, BOB]
+        let admit = |id| clients.admit(id, now);
+        let mut permits: Vec<Place> = [ALICE, ALICE, ALICE, BOB, BOB]
             .map(|id| admit(id).unwrap())
             .into();
         assert_eq!(admit(BOB).unwrap_err(), LimitReason::AllStreams);
-        // Another one's place is free for everybody.
+        // Another one's place is free, the last ones for clients that have few.
         permits.remove(0);
-        assert!(admit(BOB).is_ok());
+        assert_eq!(admit(BOB).unwrap_err(), LimitReason::AllStreams);
+        assert!(admit(ClientId::new([3; 32])).is_ok());
     }
 
     #[test]
     fn streams_of_one_network_leave_room_for_others_and_are_forgotten() {
-        let clients = Clients::new(limits());
+        let all_streams = 8;
+        let clients = Clients::new(ClientLimits {
+            all_streams,
+            ..limits()
+        });
         let now = Instant::now();
         let network = |last| Some(IpAddr::from([192, 0, 2, last]));
-        let admit = |id, network| clients.admit_from(id, network, None, now);
-        let mut permits: Vec<Permit> = [ALICE, ALICE, BOB, BOB]
+        let admit = |id, network| clients.admit_from(id, network, now);
+        let mut permits: Vec<Place> = [ALICE, ALICE, BOB, BOB]
             .map(|id| admit(id, network(0)).unwrap())
             .into();
         let refused = admit(BOB, network(0)).unwrap_err();
@@ -335,10 +437,48 @@ mod tests {
     }
 
     #[test]
+    fn a_client_begins_few_tunnels_in_a_second() {
+        let clients = Clients::new(limits());
+        let account = Budget::new(ByteCount::from_mib(64));
+        let place = clients.admit(ALICE, Instant::now()).unwrap();
+        let mut permit = Permit::new(place, &account).unwrap();
+        let now = Instant::now();
+        let mut begun = |now| {
+            (0..100)
+                .take_while(|_| permit.be_tunnel(now).is_ok())
+                .count()
+        };
+        assert_eq!(begun(now), 32);
+        assert_eq!(begun(now + Duration::from_secs(3)), 6);
+    }
+
+    #[test]
+    fn a_stream_is_charged_to_its_client_until_it_is_over() {
+        let clients = Clients::new(ClientLimits::default());
+        let account = Budget::new(STREAM_CHARGE + STREAM_CHARGE);
+        let admit = || {
+            let place = clients.admit(ALICE, Instant::now())?;
+            Permit::new(place, &account)
+        };
+        let (mut first, second) = (admit().unwrap(), admit().unwrap());
+        assert_eq!(admit().unwrap_err(), LimitReason::Memory);
+        assert_eq!(
+            clients.known.lock().unwrap().streams,
+            2,
+            "its place is free"
+        );
+        drop(second);
+        assert_eq!(first.add(STREAM_CHARGE), Ok(()));
+        assert_eq!(admit().unwrap_err(), LimitReason::Memory);
+        drop(first);
+        assert_eq!(account.held(), ByteCount::ZERO);
+    }
+
+    #[test]
     fn connects_are_limited_and_come_back_with_time() {
         let clients = Clients::new(limits());
         let now = Instant::now();
-        let admit = |now| clients.admit(ALICE, Some(&destination(80)), now).map(drop);
+        let admit = |now| clients.admit(ALICE, now).map(drop);
         for _ in 0..5 {
             admit(now).unwrap();
         }
@@ -358,9 +498,8 @@ mod tests {
         let clients = Clients::new(limits());
         let now = Instant::now();
         let admit = |port, now| {
-            clients
-                .admit(ALICE, Some(&destination(port)), now)
-                .map(drop)
+            let permit = clients.admit(ALICE, now)?;
+            permit.lead_to(&destination(port), now)
         };
         admit(1, now).unwrap();
         admit(2, now).unwrap();
@@ -377,7 +516,9 @@ mod tests {
             for port in 0..1000 {
                 let port = port + 1000 * u16::try_from(second).unwrap();
                 let now = now + Duration::from_secs(60) * second;
-                let _ = clients.admit(ALICE, Some(&destination(port)), now);
+                let _ = clients
+                    .admit(ALICE, now)
+                    .and_then(|permit| permit.lead_to(&destination(port), now));
             }
         }
         assert!(
@@ -392,7 +533,8 @@ mod tests {
             let mut key = [0; 32];
             key[..4].copy_from_slice(&number.to_be_bytes());
             now += Duration::from_millis(20);
-            let _ = clients.admit(ClientId::new(key), Some(&destination(1)), now);
+            let permit = clients.admit(ClientId::new(key), now);
+            let _ = permit.and_then(|permit| permit.lead_to(&destination(1), now));
         }
         assert!(clients.known.lock().unwrap().clients.len() <= MAX_IDLE_CLIENTS);
     }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hawser_net::bind::DatagramSocket;
 use hawser_net::stream::BondStream;
+use hawser_types::{Budget, ByteCount, Charge};
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use super::client::ClientId;
+use super::client::{ClientId, Permit};
 use super::serve::Gateway;
 use crate::bonded::Bonded;
 use crate::connect::Connect;
@@ -28,16 +29,23 @@ use crate::transport::{ByteStream as _, DialError, ResetCode};
 
 impl<C: Connect, R: Resolve> Gateway<C, R> {
     /// Serves one flow to its end. It counts as a stream of its client, with the limits of streams,
-    /// and reaches the same addresses.
+    /// charge included, and reaches the same addresses.
     ///
     /// # Errors
     /// The cause that the client was told when the flow was refused.
     pub async fn handle_datagrams(
         &self,
         client: ClientId,
-        mut stream: Bonded,
+        account: &Budget,
+        stream: Bonded,
     ) -> Result<(), DialError> {
-        self.counters.opened.fetch_add(1, Ordering::Relaxed);
+        let (permit, stream) = self.admit(client, account, stream)?;
+        self.carry(permit, stream).await
+    }
+
+    /// Serves an admitted flow to its end.
+    pub(super) async fn carry(&self, permit: Permit, mut stream: Bonded) -> Result<(), DialError> {
+        let client = permit.client();
         let _present = Present::new(&self.counters.current);
         let opened = async {
             let (destination, is_call) =
@@ -45,11 +53,11 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
                     debug!(?client, %error, "malformed destination");
                     DialError::MalformedDestination
                 })?;
-            let (addresses, permit) = self.admit(client, &destination).await?;
+            let addresses = self.addresses(&permit, &destination).await?;
             let (socket, remote) = open(&addresses, destination.port)?;
-            Ok((socket, remote, permit, is_call))
+            Ok((socket, remote, is_call))
         };
-        let (socket, remote, _permit, is_call) = match opened.await {
+        let (socket, remote, is_call) = match opened.await {
             Ok(opened) => opened,
             Err(error) => {
                 self.counters.refused.add(error);
@@ -68,6 +76,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
             stream: bonded,
             socket,
             early: BytesMut::new(),
+            charge: permit.account().empty(),
             down_first: false,
         };
         if let Err(code) = flow
@@ -102,6 +111,8 @@ struct Flow<'a> {
     socket: DatagramSocket,
     /// What came in the stream and is not a whole datagram yet.
     early: BytesMut,
+    /// For that.
+    charge: Charge,
     /// The socket is looked at first, so that neither way keeps the other waiting.
     down_first: bool,
 }
@@ -125,10 +136,7 @@ impl Flow<'_> {
             match step.map_err(|error| ResetCode::from_io(&error))? {
                 Step::Early(None) => return Ok(()),
                 Step::Early(Some(bytes)) => {
-                    self.early.extend_from_slice(&bytes);
-                    while let Some(payload) = opening::take_early(&mut self.early) {
-                        self.send(&payload, counters);
-                    }
+                    self.take_early(&bytes, counters)?;
                 }
                 Step::Up(payload) => self.send(&payload, counters),
                 Step::Down(payload) => {
@@ -138,6 +146,24 @@ impl Flow<'_> {
                 }
             }
         }
+    }
+
+    /// Sends the datagrams that are whole with these bytes of the stream. What is left of one is
+    /// charged to the client.
+    fn take_early(&mut self, bytes: &[u8], counters: &RelayCounters) -> Result<(), ResetCode> {
+        let wanted = ByteCount::from(self.early.len() + bytes.len());
+        let has_memory = self.charge.grow_to(wanted).is_ok();
+        self.early.extend_from_slice(bytes);
+        while let Some(payload) = opening::take_early(&mut self.early) {
+            self.send(&payload, counters);
+        }
+        if !self.early.is_empty() && !has_memory {
+            return Err(ResetCode::Aborted);
+        }
+        // The rest keeps no more memory than it needs.
+        self.early = BytesMut::from(&self.early[..]);
+        self.charge.note(ByteCount::from(self.early.len()));
+        Ok(())
     }
 
     /// A refusal by the far end says nothing that the client's application could be told.

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_net::bind::{SocketOptions, original_destination};
 use hawser_net::foreign_source::ForeignSource;
-use hawser_net::gateway::{Ends, Incoming, network_of, source_of};
+use hawser_net::gateway::{Accounts, Ends, Holder, Incoming, key_of, network_of};
+use hawser_types::Budget;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -27,7 +28,7 @@ use crate::bonded::Bonded;
 use crate::connect::{DEFAULT_CONNECT_TIMEOUT, connect_tcp};
 use crate::incoming::IncomingStream as _;
 use crate::own_ports::OwnPorts;
-use crate::relay::{RelayOptions, relay};
+use crate::relay::{RelayOptions, relay_within};
 use crate::tally::Present;
 use crate::this_machine::ThisMachine;
 use crate::transport::{ByteStream as _, DialError, ResetCode};
@@ -36,7 +37,8 @@ use crate::transport::{ByteStream as _, DialError, ResetCode};
 ///
 /// A service takes what comes from this machine for its own, so it is never connected to from an
 /// address of this machine without being told whose connection that is: what it is shown is the
-/// address that the client's session began from.
+/// address of the channel that brought the stream's opening. The address that the session began
+/// from may be another host's by then.
 #[derive(Debug)]
 pub struct Fronted {
     ports: OwnPorts,
@@ -101,10 +103,20 @@ impl Fronted {
 
     /// Serves a stream to its end.
     pub async fn serve(&self, incoming: Incoming) {
-        let Incoming { stream, ends, .. } = incoming;
+        let Incoming {
+            stream,
+            ends,
+            from,
+            account,
+            ..
+        } = incoming;
         let stream = Bonded::new(stream).answering(self.answer());
         let opening = stream.open_metadata().to_vec();
-        let connecting = self.connect(ends, &opening);
+        self.counters.opened.fetch_add(1, Ordering::Relaxed);
+        let connecting = async {
+            let ends = current(ends, from)?;
+            self.connect((ends, &account), &opening).await
+        };
         let served = serve_by(connecting, stream, &self.relay, &self.counters).await;
         if let Err(error) = served {
             debug!(client = %ends.remote, %error, "a stranger's stream is refused");
@@ -139,17 +151,18 @@ impl Fronted {
 
     /// Carries a connection to a fronted port to its service, as it is, to its end; unless it
     /// begins with the greeting of a session after all, too late. The service sees the same client
-    /// as it would without this.
-    pub async fn pass_on(&self, stream: TcpStream) {
+    /// as it would without this. What is kept for it is charged to its address's account.
+    pub async fn pass_on(&self, stream: TcpStream, accounts: &Accounts) {
         if let Some(ends) = ends_of(&stream) {
-            let connecting = self.connect_to(ends, ends.local.port());
+            let account = account_of(ends, accounts);
+            let connecting = self.connect_to((ends, &account), ends.local.port());
             self.carry(stream, ends, connecting).await;
         }
     }
 
     /// Carries a connection that was for the fronted port `meant` to the port to which a rule of
     /// this machine leads it. From now on it is known that there is such a rule.
-    pub async fn pass_on_elsewhere(&self, stream: TcpStream, meant: u16) {
+    pub async fn pass_on_elsewhere(&self, stream: TcpStream, meant: u16, accounts: &Accounts) {
         let Some(ends) = ends_of(&stream) else {
             return;
         };
@@ -161,7 +174,8 @@ impl Fronted {
                  over sessions; where port {port} is open to all, front that one"
             );
         }
-        let connecting = self.connect_elsewhere(ends, meant);
+        let account = account_of(ends, accounts);
+        let connecting = self.connect_elsewhere((ends, &account), meant);
         self.carry(stream, ends, connecting).await;
     }
 
@@ -177,8 +191,9 @@ impl Fronted {
         self.counters.passed_on.fetch_add(1, Ordering::Relaxed);
         let _present = Present::new(&self.counters.current);
         match connecting.await {
-            Ok((service, _permit)) => {
-                relay(
+            Ok((service, permit)) => {
+                relay_within(
+                    permit.account(),
                     Late::new(stream).into(),
                     service.into(),
                     &self.relay,
@@ -199,7 +214,11 @@ impl Fronted {
         Bytes::copy_from_slice(&seconds.to_be_bytes())
     }
 
-    async fn connect(&self, ends: Ends, opening: &[u8]) -> Result<(TcpStream, Permit), DialError> {
+    async fn connect(
+        &self,
+        (ends, account): (Ends, &Budget),
+        opening: &[u8],
+    ) -> Result<(TcpStream, Permit), DialError> {
         let port = self.ports.judge(opening)?;
         // A session that began at the port of a service, which a firewall may leave open to others
         // than the ports beside it, leads there alone.
@@ -207,10 +226,14 @@ impl Fronted {
         if self.shown.contains_key(&began_at) && port != began_at {
             return Err(DialError::RefusedByPolicy);
         }
-        self.connect_to(ends, port).await
+        self.connect_to((ends, account), port).await
     }
 
-    async fn connect_to(&self, ends: Ends, port: u16) -> Result<(TcpStream, Permit), DialError> {
+    async fn connect_to(
+        &self,
+        (ends, account): (Ends, &Budget),
+        port: u16,
+    ) -> Result<(TcpStream, Permit), DialError> {
         let shown = self.shown.get(&port).ok_or(DialError::RefusedByPolicy)?;
         let connecting = async {
             match shown {
@@ -218,13 +241,13 @@ impl Fronted {
                 Shown::ByProxyProtocol(at) => by_proxy_protocol(ends, port, *at).await,
             }
         };
-        self.admit(ends, connecting).await
+        self.admit((ends, account), connecting).await
     }
 
     /// Connects to where a connection for the fronted port `meant` was led.
     async fn connect_elsewhere(
         &self,
-        ends: Ends,
+        (ends, account): (Ends, &Budget),
         meant: u16,
     ) -> Result<(TcpStream, Permit), DialError> {
         let shown = self.shown.get(&meant).ok_or(DialError::RefusedByPolicy)?;
@@ -239,13 +262,13 @@ impl Fronted {
                 Shown::ByProxyProtocol(at) => by_proxy_protocol(ends, meant, *at).await,
             }
         };
-        self.admit(ends, connecting).await
+        self.admit((ends, account), connecting).await
     }
 
     /// Connects to a service as `connecting` does, where the client may have one connection more.
     async fn admit(
         &self,
-        ends: Ends,
+        (ends, account): (Ends, &Budget),
         connecting: impl Future<Output = io::Result<TcpStream>>,
     ) -> Result<(TcpStream, Permit), DialError> {
         let client = ends.remote.ip().to_canonical();
@@ -254,8 +277,9 @@ impl Fronted {
             return Err(DialError::RefusedByPolicy);
         }
         // A new key costs nothing, an address does.
-        let (id, network) = (of_source(client), Some(network_of(client)));
-        let admitted = self.clients.admit_from(id, network, None, Instant::now());
+        let (id, network) = (ClientId::new(key_of(client)), Some(network_of(client)));
+        let admitted = self.clients.admit_from(id, network, Instant::now());
+        let admitted = admitted.and_then(|place| Permit::new(place, account));
         let permit = admitted.map_err(|reason| {
             debug!(%client, ?reason, "limit reached");
             self.counters.limited.add(reason);
@@ -291,6 +315,16 @@ async fn by_proxy_protocol(ends: Ends, port: u16, at: u16) -> io::Result<TcpStre
     Ok(service)
 }
 
+/// Returns the ends of a session that began at `ends`, with the client's address as it is: that of
+/// the channel that brought a stream's opening.
+///
+/// # Errors
+/// Where that channel lives no more: no address is the client's for certain.
+fn current(ends: Ends, from: Option<SocketAddr>) -> Result<Ends, DialError> {
+    let remote = from.ok_or(DialError::Aborted)?;
+    Ok(Ends { remote, ..ends })
+}
+
 fn ends_of(stream: &TcpStream) -> Option<Ends> {
     Some(Ends {
         remote: stream.peer_addr().ok()?,
@@ -298,15 +332,8 @@ fn ends_of(stream: &TcpStream) -> Option<Ends> {
     })
 }
 
-/// All that comes from one customer is one client's.
-fn of_source(client: IpAddr) -> ClientId {
-    let mut id = [0; 32];
-    let octets = match source_of(client) {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    };
-    id[..octets.len()].copy_from_slice(&octets);
-    ClientId::new(id)
+fn account_of(ends: Ends, accounts: &Accounts) -> Budget {
+    accounts.of(Holder::Address(ends.remote.ip()))
 }
 
 /// How long a stranger's connection may stand still. An SSH session that is left open over a night
@@ -318,6 +345,10 @@ mod tests {
     use super::*;
     use crate::own_ports::at_peer;
     use crate::relay::{RelayEnd, relay};
+
+    fn account() -> Budget {
+        Budget::new(hawser_types::ByteCount::from_mib(1))
+    }
 
     fn fronted(port: u16, at: u16, limits: ClientLimits) -> Fronted {
         let shown = [(port, Shown::ByProxyProtocol(at))].into();
@@ -345,7 +376,10 @@ mod tests {
         let at = service.local_addr().unwrap().port();
         let fronted = fronted(443, at, ClientLimits::default());
         let opening = at_peer(443).to_bytes();
-        let (_stream, _permit) = fronted.connect(from("192.0.2.7"), &opening).await.unwrap();
+        let (_stream, _permit) = fronted
+            .connect((from("192.0.2.7"), &account()), &opening)
+            .await
+            .unwrap();
         let (mut seen, _) = service.accept().await.unwrap();
         let expected = proxy_header::header(
             "192.0.2.7:5000".parse().unwrap(),
@@ -358,6 +392,15 @@ mod tests {
         assert_eq!(header, expected);
     }
 
+    #[test]
+    fn a_service_is_shown_where_a_stream_came_from_and_not_where_its_session_began() {
+        let began = from("192.0.2.7");
+        let now: SocketAddr = "192.0.2.8:6000".parse().unwrap();
+        let shown = current(began, Some(now)).unwrap();
+        assert_eq!((shown.remote, shown.local), (now, began.local));
+        assert_eq!(current(began, None), Err(DialError::Aborted));
+    }
+
     #[tokio::test]
     async fn nobody_comes_from_this_machine_and_nobody_reaches_another_port() {
         let service = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -366,13 +409,15 @@ mod tests {
         let refused = Some(DialError::RefusedByPolicy);
         let opening = at_peer(443).to_bytes();
         for local in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "fe80::1", "0.0.0.0"] {
-            let connected = fronted.connect(from(local), &opening).await;
+            let connected = fronted.connect((from(local), &account()), &opening).await;
             assert_eq!(connected.err(), refused, "{local}");
         }
         // Not even the one at which the service listens.
         for other in [at, 444, 22, 0] {
             let opening = at_peer(other).to_bytes();
-            let connected = fronted.connect(from("192.0.2.7"), &opening).await;
+            let connected = fronted
+                .connect((from("192.0.2.7"), &account()), &opening)
+                .await;
             assert_eq!(connected.err(), refused, "{other}");
         }
     }
@@ -387,7 +432,9 @@ mod tests {
         for (began_at, to, reaches) in [(745, 22, true), (443, 443, true), (443, 22, false)] {
             let mut ends = from("192.0.2.7");
             ends.local.set_port(began_at);
-            let connected = fronted.connect(ends, &at_peer(to).to_bytes()).await;
+            let connected = fronted
+                .connect((ends, &account()), &at_peer(to).to_bytes())
+                .await;
             assert_eq!(connected.is_ok(), reaches, "{began_at} {to}");
         }
     }
@@ -404,18 +451,30 @@ mod tests {
         let opening = at_peer(443).to_bytes();
         let mut open = Vec::new();
         for address in ["2001:db8::1", "2001:db8::ffff"] {
-            open.push(fronted.connect(from(address), &opening).await.unwrap());
+            open.push(
+                fronted
+                    .connect((from(address), &account()), &opening)
+                    .await
+                    .unwrap(),
+            );
         }
-        let third = fronted.connect(from("2001:db8::2"), &opening).await;
+        let third = fronted
+            .connect((from("2001:db8::2"), &account()), &opening)
+            .await;
         assert_eq!(third.err(), Some(DialError::LimitReached));
         assert!(
             fronted
-                .connect(from("2001:db8:0:1::1"), &opening)
+                .connect((from("2001:db8:0:1::1"), &account()), &opening)
                 .await
                 .is_ok()
         );
         open.pop();
-        assert!(fronted.connect(from("2001:db8::2"), &opening).await.is_ok());
+        assert!(
+            fronted
+                .connect((from("2001:db8::2"), &account()), &opening)
+                .await
+                .is_ok()
+        );
     }
 
     #[tokio::test]
@@ -440,15 +499,30 @@ mod tests {
             let fronted = fronted(443, at, limits);
             let mut open = Vec::new();
             for address in [first, first, second] {
-                open.push(fronted.connect(from(address), &opening).await.unwrap());
+                open.push(
+                    fronted
+                        .connect((from(address), &account()), &opening)
+                        .await
+                        .unwrap(),
+                );
             }
             for address in [second, third] {
-                let refused = fronted.connect(from(address), &opening).await;
+                let refused = fronted.connect((from(address), &account()), &opening).await;
                 assert_eq!(refused.err(), Some(DialError::LimitReached), "{address}");
             }
-            assert!(fronted.connect(from(elsewhere), &opening).await.is_ok());
+            assert!(
+                fronted
+                    .connect((from(elsewhere), &account()), &opening)
+                    .await
+                    .is_ok()
+            );
             open.pop();
-            assert!(fronted.connect(from(third), &opening).await.is_ok());
+            assert!(
+                fronted
+                    .connect((from(third), &account()), &opening)
+                    .await
+                    .is_ok()
+            );
         }
     }
 

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
+use hawser_types::{ByteCount, Charge};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::client::ClientId;
+use super::client::{ClientId, Permit};
 use crate::destination::{Host, HostName};
 use crate::resolve::{Resolve, addresses_of};
 use crate::transport::DialError;
@@ -67,34 +68,37 @@ impl<R: Resolve> Lookups<R> {
     ///
     /// # Errors
     /// The resolver's; [`DialError::ResolverUnavailable`] when there is no answer in time, which
-    /// may be the client's own fault: its lookups beyond its share wait for each other.
+    /// may be the client's own fault: its lookups beyond its share wait for each other;
+    /// [`DialError::LimitReached`] when the client has no memory left for one more.
     pub(super) async fn addresses(
         &self,
-        client: ClientId,
+        permit: &Permit,
         host: &Host,
         patience: Duration,
     ) -> Result<Vec<IpAddr>, DialError> {
         match host {
             Host::Ip(address) => Ok(vec![*address]),
-            Host::Name(name) => timeout(patience, self.look_up(client, name))
+            Host::Name(name) => timeout(patience, self.look_up(permit, name))
                 .await
                 .unwrap_or(Err(DialError::ResolverUnavailable)),
         }
     }
 
-    async fn look_up(&self, client: ClientId, name: &HostName) -> Answer {
+    async fn look_up(&self, permit: &Permit, name: &HostName) -> Answer {
         let begun = lock(&self.book).begun(name);
         if let Some(begun) = begun {
             return begun.await;
         }
-        let place = self.place(client).await?;
+        let places = self.place(permit.client()).await?;
+        let charge = permit.account().charge(LOOKUP_CHARGE);
+        let charge = charge.map_err(|_| DialError::LimitReached)?;
         // Another may have begun it meanwhile. Who waits for a place is joined by nobody: it may
         // wait for long behind its own lookups.
         let running = {
             let mut book = lock(&self.book);
             match book.begun(name) {
                 Some(begun) => begun,
-                None => self.begin(&mut book, name, place),
+                None => self.begin(&mut book, name, (places, charge)),
             }
         };
         running.await
@@ -120,7 +124,12 @@ impl<R: Resolve> Lookups<R> {
 
     /// Begins a lookup, which goes on when nobody waits for it any more and keeps its place until
     /// it ends.
-    fn begin(&self, book: &mut Book, name: &HostName, place: [OwnedSemaphorePermit; 2]) -> Running {
+    fn begin(
+        &self,
+        book: &mut Book,
+        name: &HostName,
+        place: ([OwnedSemaphorePermit; 2], Charge),
+    ) -> Running {
         let (resolver, host) = (Arc::clone(&self.resolver), Host::Name(name.clone()));
         let mut ending = Ending {
             book: Arc::clone(&self.book),
@@ -199,3 +208,6 @@ const LOOKUPS_OF_CLIENT: usize = 16;
 /// Lookups of one client that may take a reserved place.
 const FEW: usize = 2;
 const MIN_SWEPT: usize = 64;
+/// What a lookup takes: its names, its task, and the stack of the thread that waits. See
+/// docs/design/charges.md.
+const LOOKUP_CHARGE: ByteCount = ByteCount::from_kib(16);

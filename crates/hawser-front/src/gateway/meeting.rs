@@ -17,13 +17,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::client::{ClientId, ClientLimits, Clients, Permit};
+use super::client::{ClientId, ClientLimits, Clients, Place};
 use crate::bonded::{Bonded, Purpose, refusal};
 use crate::incoming::IncomingStream as _;
-use crate::relay::{RelayCounters, RelayOptions, RelayReport, relay};
+use crate::relay::{RelayCounters, RelayOptions, RelayReport, relay_within};
 use crate::transport::DialError;
 use crate::udp_addresses;
-use hawser_types::ByteCount;
+use hawser_types::{Budget, ByteCount};
 
 /// The clients of a gateway that may be met there.
 pub struct MeetingPlace {
@@ -100,13 +100,13 @@ impl MeetingPlace {
     }
 
     /// Carries the bytes of `stream`, which `caller` has opened, to the host with the key `to` and
-    /// back, to its end.
+    /// back, to its end. What could not be written is charged to the caller's `account`.
     ///
     /// # Errors
     /// The cause that the caller was told.
     pub async fn meet(
         &self,
-        caller: ClientId,
+        (caller, account): (ClientId, &Budget),
         to: ClientId,
         mut stream: Bonded,
     ) -> Result<RelayReport, DialError> {
@@ -119,7 +119,7 @@ impl MeetingPlace {
         };
         stream.accept();
         let options = RelayOptions::default();
-        Ok(relay(stream.into(), far.into(), &options, &self.moved).await)
+        Ok(relay_within(account, stream.into(), far.into(), &options, &self.moved).await)
     }
 
     /// Names the gateway at whose UDP port tokens arrive.
@@ -160,7 +160,7 @@ impl MeetingPlace {
         }
     }
 
-    async fn open(&self, caller: ClientId, to: ClientId) -> Result<(Bonded, Permit), DialError> {
+    async fn open(&self, caller: ClientId, to: ClientId) -> Result<(Bonded, Place), DialError> {
         let permit = self.admit(caller)?;
         let session = self.lock().present.get(&to).map(|it| it.session.clone());
         let session = session.ok_or(DialError::HostUnreachable)?;
@@ -179,8 +179,8 @@ impl MeetingPlace {
     }
 
     /// Lets a client have one more stream here.
-    fn admit(&self, client: ClientId) -> Result<Permit, DialError> {
-        let permit = self.clients.admit(client, None, Instant::now());
+    fn admit(&self, client: ClientId) -> Result<Place, DialError> {
+        let permit = self.clients.admit(client, Instant::now());
         permit.map_err(|reason| {
             tracing::debug!(
                 ?client,

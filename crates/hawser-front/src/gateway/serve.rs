@@ -2,10 +2,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hawser_types::Budget;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::client::{ClientId, Clients, Permit};
+use super::client::{ClientId, Clients, LimitReason, Permit};
 use super::config::GatewayConfig;
 use super::lookups::{Lookups, MAX_LOOKUPS};
 use super::policy::DestinationPolicy;
@@ -13,7 +14,7 @@ use super::stats::{GatewayCounters, GatewayStats};
 use crate::connect::{Connect, connect_any};
 use crate::destination::Destination;
 use crate::incoming::IncomingStream;
-use crate::relay::{RelayOptions, RelayReport, relay};
+use crate::relay::{RelayOptions, RelayReport, relay_within};
 use crate::resolve::{Resolve, SystemResolver};
 use crate::tally::Present;
 use crate::transport::{ByteStream, DialError};
@@ -65,52 +66,88 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         self.counters.snapshot()
     }
 
-    /// Serves one stream to its end.
+    /// Serves one stream that leads to a destination, to its end. What is kept for it is charged to
+    /// the client's `account`.
     ///
     /// # Errors
     /// The cause that the client was told when there was no connection.
     pub async fn handle<S: IncomingStream>(
         &self,
         client: ClientId,
+        account: &Budget,
+        stream: S,
+    ) -> Result<RelayReport, DialError> {
+        let (permit, stream) = self.admit(client, account, stream)?;
+        self.relay(permit, stream).await
+    }
+
+    /// Lets a stream of a client in, before it is looked at: each holds a permit for as long as it
+    /// is served, whatever it is for.
+    pub(super) fn admit<S: IncomingStream>(
+        &self,
+        client: ClientId,
+        account: &Budget,
+        stream: S,
+    ) -> Result<(Permit, S), DialError> {
+        self.counters.opened.fetch_add(1, Ordering::Relaxed);
+        let place = self.clients.admit(client, Instant::now());
+        match place.and_then(|place| Permit::new(place, account)) {
+            Ok(permit) => Ok((permit, stream)),
+            Err(reason) => {
+                let error = self.limited(client, reason);
+                self.counters.refused.add(error);
+                stream.refuse(error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Serves an admitted stream that leads to a destination, to its end.
+    pub(super) async fn relay<S: IncomingStream>(
+        &self,
+        permit: Permit,
         stream: S,
     ) -> Result<RelayReport, DialError> {
         let opening = stream.open_metadata().to_vec();
-        let connecting = self.connect(client, &opening);
+        let connecting = self.connect(permit, &opening);
         serve_by(connecting, stream, &self.config.relay, &self.counters).await
+    }
+
+    pub(super) fn limited(&self, client: ClientId, reason: LimitReason) -> DialError {
+        debug!(?client, ?reason, "limit reached");
+        self.counters.limited.add(reason);
+        DialError::LimitReached
     }
 
     async fn connect(
         &self,
-        client: ClientId,
+        permit: Permit,
         metadata: &[u8],
     ) -> Result<(C::Stream, Permit), DialError> {
+        let client = permit.client();
         let destination = Destination::decode(metadata).map_err(|error| {
             debug!(?client, %error, "malformed destination");
             DialError::MalformedDestination
         })?;
-        let (passed, permit) = self.admit(client, &destination).await?;
+        let passed = self.addresses(&permit, &destination).await?;
         let options = &self.config.connect;
         let server = connect_any(&self.connect, &passed, destination.port, options).await?;
         Ok((server, permit))
     }
 
     /// The addresses of a destination that a client may reach, if it may reach one more.
-    pub(super) async fn admit(
+    pub(super) async fn addresses(
         &self,
-        client: ClientId,
+        permit: &Permit,
         destination: &Destination,
-    ) -> Result<(Vec<IpAddr>, Permit), DialError> {
-        let admitted = self
-            .clients
-            .admit(client, Some(destination), Instant::now());
-        let permit = admitted.map_err(|reason| {
-            debug!(?client, ?reason, "limit reached");
-            self.counters.limited.add(reason);
-            DialError::LimitReached
-        })?;
+    ) -> Result<Vec<IpAddr>, DialError> {
+        let client = permit.client();
+        permit
+            .lead_to(destination, Instant::now())
+            .map_err(|reason| self.limited(client, reason))?;
         let options = &self.config.connect;
         let patience = options.resolve_timeout;
-        let addresses = self.lookups.addresses(client, &destination.host, patience);
+        let addresses = self.lookups.addresses(permit, &destination.host, patience);
         let addresses = addresses.await?;
         // After resolving, and on exactly the addresses that are connected to: a name that is
         // harmless when it is looked at and something else a moment later gains nothing.
@@ -122,7 +159,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         if passed.is_empty() {
             return Err(DialError::RefusedByPolicy);
         }
-        Ok((passed, permit))
+        Ok(passed)
     }
 }
 
@@ -136,9 +173,8 @@ pub(super) async fn serve_by<S: IncomingStream, C: ByteStream>(
     options: &RelayOptions,
     counters: &GatewayCounters,
 ) -> Result<RelayReport, DialError> {
-    counters.opened.fetch_add(1, Ordering::Relaxed);
     let _present = Present::new(&counters.current);
-    let (server, _permit) = match connecting.await {
+    let (server, permit) = match connecting.await {
         Ok(connected) => connected,
         Err(error) => {
             counters.refused.add(error);
@@ -148,5 +184,6 @@ pub(super) async fn serve_by<S: IncomingStream, C: ByteStream>(
     };
     counters.connected.fetch_add(1, Ordering::Relaxed);
     stream.accept();
-    Ok(relay(stream.into(), server.into(), options, &counters.bytes).await)
+    let (near, far) = (stream.into(), server.into());
+    Ok(relay_within(permit.account(), near, far, options, &counters.bytes).await)
 }

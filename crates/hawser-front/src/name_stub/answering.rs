@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 
 use hawser_net::links::Link;
 use hawser_net::names::Names;
-use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure};
+use hawser_wire::dns::{DnsQuestion, cut, datagram_limit, failure, no_records};
 
 use super::known::KnownNames;
 use super::limits::Limits;
-use crate::peer::{ReservedNames, ToldNames, VouchedServers};
+use crate::peer::{ReservedNames, VouchedServers};
+use crate::this_machine::ThisMachine;
+use crate::told_names::ToldNames;
 
 /// The names, the links that help, and what is in flight.
 pub(super) struct Answering {
@@ -16,6 +18,8 @@ pub(super) struct Answering {
     /// Nobody is asked for them.
     pub(super) reserved: ReservedNames,
     pub(super) told: ToldNames,
+    /// What names of the internet do not lead to.
+    pub(super) machine: ThisMachine,
     /// Names of the addresses that were answered.
     pub(super) known: KnownNames,
     /// Names that are held to their vouchers, wherever they lead to.
@@ -54,6 +58,8 @@ impl Answering {
             }
         };
         match self.names.answer(query, server, &(self.links)()).await {
+            // After a failure programs ask the next server, which may lead the name here as well.
+            Ok(answer) if !self.may_lead_there(query, &answer).await => no_records(query),
             Ok(answer) => {
                 self.known.note(query, &answer);
                 match &self.held {
@@ -66,6 +72,25 @@ impl Answering {
                 failure(query)
             }
         }
+    }
+
+    /// Whether a name may lead where an answer says. An answer with one address that it may not
+    /// lead to is of no use as a whole: names of the internet have no such ones.
+    async fn may_lead_there(&self, query: &[u8], answer: &[u8]) -> bool {
+        let Ok(question) = DnsQuestion::decode(query) else {
+            return true;
+        };
+        let is_for_addresses = question.is_for_addresses() || question.may_hint_at_addresses();
+        let Ok(Some(answer)) = question.decode_answer(answer) else {
+            return !is_for_addresses;
+        };
+        if answer.has_unread && is_for_addresses {
+            tracing::debug!(host = ?question.name(), "refusing an answer that can't be read whole");
+            return false;
+        }
+        let (all, told) = (answer.told.len(), answer.told);
+        let admitted = self.machine.admitted_of_name(&question.name(), told).await;
+        admitted.len() == all
     }
 
     fn is_reserved(&self, query: &[u8]) -> bool {

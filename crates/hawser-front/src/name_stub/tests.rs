@@ -99,6 +99,7 @@ async fn port_noting(
         names: Names::with_root("/nonexistent".into()),
         reserved,
         told: ToldNames::default(),
+        machine: ThisMachine::default(),
         known,
         held: None,
         links: Box::new(Vec::new),
@@ -174,19 +175,122 @@ async fn what_is_no_question_goes_to_the_server_as_it_is() {
     }
 }
 
-#[tokio::test]
-async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
+/// A name server that answers each question with these addresses.
+async fn server_of(addresses: &'static [[u8; 4]]) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let server = socket.local_addr().unwrap();
     tokio::spawn(async move {
         let mut bytes = [0; 512];
-        let (size, from) = socket.recv_from(&mut bytes).await.unwrap();
-        let mut answer = bytes[..size].to_vec();
-        answer[2] |= 0x80;
-        answer[7] = 1;
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
-        socket.send_to(&answer, from).await.unwrap();
+        while let Ok((size, from)) = socket.recv_from(&mut bytes).await {
+            let mut answer = bytes[..size].to_vec();
+            answer[2] |= 0x80;
+            answer[7] = addresses.len() as u8;
+            for address in addresses {
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+                answer.extend(address);
+            }
+            socket.send_to(&answer, from).await.unwrap();
+        }
     });
+    server
+}
+
+/// What `server_of` answers by these addresses to a question, by code and number of records.
+async fn told(addresses: &'static [[u8; 4]], query: &[u8]) -> (u8, u8) {
+    let (_port, address) = port_for(server_of(addresses).await).await;
+    let answer = ask(&asker(address).await, query).await;
+    (answer[3] & 0xf, answer[7])
+}
+
+#[tokio::test]
+async fn an_answer_that_leads_a_name_of_the_internet_here_is_not_passed_on() {
+    const SEVENTEEN: [[u8; 4]; 17] = {
+        let mut all = [[127, 0, 0, 1]; 17];
+        let mut n = 0;
+        while n < 16 {
+            all[n] = [192, 0, 2, n as u8];
+            n += 1;
+        }
+        all
+    };
+    for (addresses, is_refused) in [
+        (&[[127, 0, 0, 1]][..], true),
+        (&[[192, 0, 2, 7], [0, 0, 0, 0]], true),
+        (&[[169, 254, 169, 254]], true),
+        (&SEVENTEEN, true),
+        (&[[192, 0, 2, 7], [10, 0, 0, 1]], false),
+        (SEVENTEEN.split_last().unwrap().1, false),
+    ] {
+        let expected = if is_refused { 0 } else { addresses.len() as u8 };
+        let (code, records) = told(addresses, &question(7)).await;
+        assert_eq!((code, records), (0, expected), "{addresses:?}");
+        let own = "app.localhost".parse().unwrap();
+        let own = DnsQuestion::encode(8, &own, AddressRecord::A);
+        let all = addresses.len() as u8;
+        assert_eq!(told(addresses, &own).await, (0, all), "{addresses:?}");
+    }
+    // A hostile network says what names of links lead to.
+    let on_links = "x.local".parse().unwrap();
+    let on_links = DnsQuestion::encode(8, &on_links, AddressRecord::A);
+    assert_eq!(told(&[[127, 0, 0, 1]], &on_links).await, (0, 0));
+    assert_eq!(told(&[[169, 254, 0, 9]], &on_links).await, (0, 1));
+}
+
+#[tokio::test]
+async fn a_name_that_is_blocked_by_an_unspecified_address_has_no_records() {
+    assert_eq!(told(&[[0, 0, 0, 0]], &question(7)).await, (0, 0));
+}
+
+/// A name server that answers each question with this code and flags, and a record for HTTPS with
+/// these addresses as hints.
+async fn server_of_hints(flags: [u8; 2], hints: &'static [u8]) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let server = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut bytes = [0; 512];
+        while let Ok((size, from)) = socket.recv_from(&mut bytes).await {
+            let mut answer = bytes[..size].to_vec();
+            answer[2] |= 0x80 | flags[0];
+            answer[3] |= flags[1];
+            if flags == [0, 0] {
+                answer[7] = 1;
+                let length = 7 + hints.len() as u8;
+                answer.extend([0xc0, 12, 0, 65, 0, 1, 0, 0, 0, 60, 0, length]);
+                answer.extend([0, 1, 0, 0, 4, 0, hints.len() as u8]);
+                answer.extend(hints);
+            }
+            socket.send_to(&answer, from).await.unwrap();
+        }
+    });
+    server
+}
+
+#[tokio::test]
+async fn hints_are_judged_as_addresses_and_failures_are_passed_on() {
+    for (flags, hints, expected) in [
+        ([0, 0], &[192, 0, 2, 7][..], (0, 1)),
+        ([0, 0], &[192, 0, 2, 7, 127, 0, 0, 1], (0, 0)),
+        ([0, 0], &[127, 0, 0], (0, 0)),
+        ([0, 2], &[], (2, 0)),
+        ([0, 3], &[], (3, 0)),
+    ] {
+        let (_port, address) = port_for(server_of_hints(flags, hints).await).await;
+        let mut query = question(7);
+        let kind = query.len() - 3;
+        assert_eq!(query[kind], 1);
+        query[kind] = 65;
+        let answer = ask(&asker(address).await, &query).await;
+        assert_eq!(
+            (answer[3] & 0xf, answer[7]),
+            expected,
+            "{flags:?} {hints:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
+    let server = server_of(&[[192, 0, 2, 7]]).await;
     let known = KnownNames::default();
     let (_port, address) = port_noting(server, known.clone(), reserved()).await;
     ask(&asker(address).await, &question(7)).await;
@@ -198,7 +302,13 @@ async fn the_addresses_in_answers_are_known_by_name_from_then_on() {
 async fn other_hosts_get_answers_to_questions_and_nothing_else() {
     // A machine that knows no name server.
     let names = Names::with_root("/nonexistent".into());
-    let stub = NameStub::start_with(names, reserved(), Default::default(), Vec::new).await;
+    let stub = NameStub::start_with(
+        names,
+        (reserved(), ThisMachine::default()),
+        Default::default(),
+        Vec::new,
+    )
+    .await;
     let (listener, socket) = ports().await;
     let address = listener.local_addr().unwrap();
     let _port = stub.answer_at(listener, socket).unwrap();
@@ -274,7 +384,13 @@ async fn servers_of_the_machine_have_ports_as_they_come() {
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
     std::fs::write(&config, "nameserver 127.0.0.53\nnameserver fe80::1%2\n").unwrap();
     let names = Names::with_root(root.path().to_path_buf());
-    let stub = NameStub::start_with(names, reserved(), Default::default(), Vec::new).await;
+    let stub = NameStub::start_with(
+        names,
+        (reserved(), ThisMachine::default()),
+        Default::default(),
+        Vec::new,
+    )
+    .await;
     let mut ports = stub.ports();
     let known = |ports: &StubPorts| -> Vec<IpAddr> { ports.borrow().keys().copied().collect() };
     let first: IpAddr = "127.0.0.53".parse().unwrap();

@@ -5,12 +5,14 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::store::OwnAddresses;
 use hawser_net::stream::{PacketSink, RecvStream, SendStream};
 use hawser_net::tun::{Tun, TunMemory};
 use hawser_tunnel::packet::PacketView;
+use ipnet::IpNet;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -42,12 +44,18 @@ pub struct Exchange {
     tunnels: RwLock<BTreeMap<Place, Arc<Tunnel>>>,
     /// Identities of tunnels.
     latest: AtomicU64,
+    /// Told when tunnels come and go, and while packets of clients pass.
+    moved: Notify,
+    /// Milliseconds from `since` to the last time that `moved` was told of packets.
+    moved_at: AtomicU64,
+    since: Instant,
     counters: Arc<PacketCounters>,
 }
 
 /// A tunnel that is open.
 struct Tunnel {
     id: u64,
+    client: ClientId,
     addresses: Inner,
     hosts: HostNetworks,
     stream: SendStream,
@@ -66,6 +74,7 @@ pub struct PacketCounters {
     refused: AtomicU64,
     unknown: AtomicU64,
     dropped: AtomicU64,
+    refused_flows: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -91,6 +100,8 @@ pub struct PacketStats {
     pub unknown: u64,
     /// Packets that this machine did not take.
     pub dropped: u64,
+    /// Packets that would have begun a flow beyond the client's limits.
+    pub refused_flows: u64,
 }
 
 impl PacketCounters {
@@ -107,7 +118,13 @@ impl PacketCounters {
             refused: read(&self.refused),
             unknown: read(&self.unknown),
             dropped: read(&self.dropped),
+            refused_flows: read(&self.refused_flows),
         }
+    }
+
+    /// Counts flows that the kernel has refused.
+    pub fn add_refused_flows(&self, count: u64) {
+        self.refused_flows.fetch_add(count, Ordering::Relaxed);
     }
 }
 
@@ -135,8 +152,28 @@ impl Exchange {
             pool: Mutex::new(pool),
             tunnels: RwLock::default(),
             latest: AtomicU64::new(0),
+            moved: Notify::new(),
+            moved_at: AtomicU64::new(0),
+            since: Instant::now(),
             counters: Arc::default(),
         }
+    }
+
+    /// The networks that clients have now, by their tunnels: each with its client.
+    pub fn owned(&self) -> BTreeMap<IpNet, ClientId> {
+        let tunnels = self.routes();
+        let of_tunnel = |tunnel: &Arc<Tunnel>| {
+            let own = tunnel.addresses.addresses().map(IpNet::from);
+            let (hosts, client) = (tunnel.hosts.networks(), tunnel.client);
+            own.chain(hosts).map(move |net| (net, client))
+        };
+        tunnels.values().flat_map(of_tunnel).collect()
+    }
+
+    /// Waits until [`Self::owned`] may be another, or packets of clients pass; these every
+    /// quarter of a second at most.
+    pub async fn moved(&self) {
+        self.moved.notified().await;
     }
 
     /// The counters, which stay readable without the exchange.
@@ -210,7 +247,7 @@ impl Exchange {
         if let Some(own) = granted.to_keep {
             (self.keep)(client, own);
         }
-        let served = self.serve_at(granted, id, stream).await;
+        let served = self.serve_at(client, granted, id, stream).await;
         self.pool().release(Instant::now(), granted.number, id);
         tracing::debug!(?client, ended = ?served, "a tunnel has ended");
         Ok(())
@@ -218,6 +255,7 @@ impl Exchange {
 
     async fn serve_at(
         self: &Arc<Self>,
+        client: ClientId,
         granted: Granted,
         id: u64,
         stream: Bonded,
@@ -236,6 +274,7 @@ impl Exchange {
         let (receive, send) = stream.into_split();
         let tunnel = Arc::new(Tunnel {
             id,
+            client,
             addresses,
             hosts,
             stream: send,
@@ -256,6 +295,7 @@ impl Exchange {
                 }
             }
         }
+        self.moved.notify_one();
         let sink = Arc::new(Upwards {
             exchange: Arc::downgrade(self),
             tunnel: Arc::clone(&tunnel),
@@ -288,6 +328,7 @@ impl Exchange {
                 false
             }
         });
+        self.on_passing();
         let Some(tun) = self.device() else {
             let dropped = packets.drain(..).len() as u64;
             self.counters.dropped.fetch_add(dropped, Ordering::Relaxed);
@@ -298,6 +339,15 @@ impl Exchange {
         self.counters
             .dropped
             .fetch_add(written.dropped, Ordering::Relaxed);
+    }
+
+    fn on_passing(&self) {
+        let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let before = self.moved_at.load(Ordering::Relaxed);
+        if u128::from(now.saturating_sub(before)) >= LOOK.as_millis() {
+            self.moved_at.store(now, Ordering::Relaxed);
+            self.moved.notify_one();
+        }
     }
 
     /// Whether a client may send this packet, which is told otherwise; an error is what to count.
@@ -384,10 +434,12 @@ struct Upwards {
 }
 
 impl PacketSink for Upwards {
-    fn take(&self, packets: &mut Vec<Bytes>) {
+    fn take(&self, packets: &mut Vec<Bytes>) -> u64 {
         if let Some(exchange) = self.exchange.upgrade() {
             exchange.pass_up_some(&self.tunnel, packets);
         }
+        // The exchange counts what it refuses, by the reason.
+        0
     }
 }
 
@@ -407,6 +459,8 @@ fn is_ping(view: &PacketView<'_>) -> bool {
     is_whole && (view.protocol(), kind) == (expected.0, Some(expected.1))
 }
 
+/// How often who limits flows looks at them.
+const LOOK: Duration = Duration::from_millis(250);
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const ECHO_V4: u8 = 8;

@@ -4,10 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytes::{Buf, BufMut, Bytes};
+use hawser_wire::StreamKind;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-
-/// The opening's first byte.
-pub(crate) const OPENING_PACKETS: u8 = 0x14;
 
 /// What the client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +55,7 @@ impl Wish {
     /// The opening of the stream.
     pub fn to_opening(self) -> Bytes {
         let mut opening = Vec::with_capacity(OPENING_LENGTH);
-        opening.put_u8(OPENING_PACKETS);
+        opening.put_u8(StreamKind::Packets.number());
         let permanent = if self.is_permanent { PERMANENT } else { 0 };
         let hosts = if self.is_for_hosts { HOSTS } else { 0 };
         opening.put_u8(permanent | hosts);
@@ -68,7 +66,7 @@ impl Wish {
     /// Reads an opening; `None`: it is malformed. Unknown flags are left out of account.
     pub fn of_opening(opening: &[u8]) -> Option<Self> {
         let mut rest = opening;
-        if opening.len() != OPENING_LENGTH || rest.get_u8() != OPENING_PACKETS {
+        if opening.len() != OPENING_LENGTH || rest.get_u8() != StreamKind::Packets.number() {
             return None;
         }
         let flags = rest.get_u8();

@@ -6,14 +6,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::session::SessionHandle;
-use hawser_net::stream::{BondStream, PacketSink, RecvStream, ResetByPeer, SendStream};
+use hawser_net::stream::{
+    BondStream, PacketPlace, PacketSink, RecvStream, ResetByPeer, SendStream,
+};
 use hawser_net::tun::{Tun, TunMemory};
 use hawser_tunnel::packet::PacketView;
+use ipnet::IpNet;
 use tokio::time::sleep;
 
 use super::answers::{Answers, fitted};
+use super::fit::{self, Unfit};
+use super::inbound::{Inbound, InboundFlows};
 use super::question::Question;
-use super::terms::{Terms, Wish};
+use super::terms::{HostNetworks, Terms, Wish};
 use crate::name_stub::NameStub;
 use crate::transport::DialError;
 
@@ -24,6 +29,7 @@ pub struct PacketTunnel {
     stream: BondStream,
     terms: Terms,
     wish: Wish,
+    inbound: InboundFlows,
 }
 
 /// Why there is no tunnel.
@@ -45,6 +51,9 @@ pub enum TunnelError {
     /// It answers in no known way.
     #[error("the gateway's answer is malformed")]
     Malformed,
+    /// Its addresses are none that it may give.
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
     /// What was connected with the old address can't go on.
     #[error("the gateway has given {0} to another client")]
     AddressLost(String),
@@ -58,11 +67,19 @@ impl PacketTunnel {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn open(client: &Arc<Client>, wish: Wish) -> Result<Self, TunnelError> {
+    pub async fn open(
+        client: &Arc<Client>,
+        wish: Wish,
+        inbound: InboundFlows,
+    ) -> Result<Self, TunnelError> {
         let mut stream = client.open(wish.to_opening()).await?;
         let accepted = stream.accepted().await;
         let answer = accepted.map_err(|error| refusal(&error))?;
-        let terms = Terms::read(&answer).ok_or(TunnelError::Malformed)?;
+        let mut terms = Terms::read(&answer).ok_or(TunnelError::Malformed)?;
+        if !wish.is_for_hosts {
+            terms.hosts = HostNetworks::default();
+        }
+        fit::check(&terms, inbound)?;
         Ok(Self {
             client: Arc::clone(client),
             stream,
@@ -71,6 +88,7 @@ impl PacketTunnel {
                 before: terms.client,
                 ..wish
             },
+            inbound,
         })
     }
 
@@ -79,18 +97,34 @@ impl PacketTunnel {
         self.terms
     }
 
+    /// Leaves networks for hosts out that overlap with one of those `here`; returns each with that.
+    /// Hosts have the client's own address then.
+    pub fn leave_out(&mut self, here: &[IpNet]) -> Vec<(IpNet, IpNet)> {
+        let hosts = &mut self.terms.hosts;
+        let granted = hosts.networks();
+        let found = granted.filter_map(|net| Some((net, fit::overlapping(net, here)?)));
+        let found: Vec<_> = found.collect();
+        for (net, _) in &found {
+            match net {
+                IpNet::V4(_) => hosts.v4 = None,
+                IpNet::V6(_) => hosts.v6 = None,
+            }
+        }
+        found
+    }
+
     /// Waits until the client goes on in another session, and opens a tunnel there that has the
     /// same addresses. Until there is one, packets go on in the session before. Never ends where
     /// the session is over.
     async fn open_beside(
         client: &Arc<Client>,
-        wish: Wish,
+        (wish, inbound): (Wish, InboundFlows),
         terms: Terms,
         session: SessionHandle,
     ) -> Self {
         session.superseded().await;
         while session.end().is_none() {
-            match Self::open(client, wish).await {
+            match Self::open(client, wish, inbound).await {
                 Ok(next) if lost(terms, next.terms).is_empty() => return next,
                 // The addresses may still belong to the gateway that is being replaced.
                 Ok(_) => tracing::debug!("the next session has no such addresses yet"),
@@ -110,22 +144,22 @@ impl PacketTunnel {
             stream,
             terms,
             wish,
+            inbound,
         } = self;
+        let own = Arc::new(Inbound::new(terms.of_client(), inbound));
         let (mut stream, mut next) = (Some(stream), None);
         let mut granted = terms;
         loop {
             if let Some(stream) = stream.take() {
                 let session = SessionHandle::of(&stream);
                 let (receive, send) = stream.into_split();
-                let sink = Arc::new(Device {
-                    tun: Arc::clone(&tun),
-                    terms: granted,
-                });
-                let _place = send.place_packets(&terms.of_client(), sink);
+                let device = Arc::new(Device::new(&tun, granted, &own));
+                let place = send.place_packets(&terms.of_client(), Arc::<Device>::clone(&device));
+                let asked = (wish, inbound);
                 next = tokio::select! {
-                    error = up(&tun, &send, &names, granted) => return TunnelError::Device(error),
-                    () = down(&tun, receive, granted) => None,
-                    next = Self::open_beside(&client, wish, terms, session) => Some(next),
+                    error = up(&device, &send, &names) => return TunnelError::Device(error),
+                    () = down(&device, receive, &place) => None,
+                    next = Self::open_beside(&client, asked, terms, session) => Some(next),
                 };
             }
             let again = match next.take() {
@@ -133,7 +167,7 @@ impl PacketTunnel {
                 None => tokio::select! {
                     // What is sent meanwhile would only be late.
                     error = discard(&tun) => return TunnelError::Device(error),
-                    again = Self::open(&client, wish) => again,
+                    again = Self::open(&client, wish, inbound) => again,
                 },
             };
             match again {
@@ -153,6 +187,7 @@ impl PacketTunnel {
                     error @ (TunnelError::Open(OpenStreamError::Closed)
                     | TunnelError::NotCarried
                     | TunnelError::LimitReached
+                    | TunnelError::Unfit(_)
                     | TunnelError::Malformed),
                 ) => return error,
                 Err(error) => {
@@ -176,12 +211,12 @@ fn lost(before: Terms, now: Terms) -> Vec<String> {
 }
 
 /// Carries what the machine sends; ends with the device.
-async fn up(
-    tun: &Arc<Tun>,
-    send: &SendStream,
-    names: &Arc<NameStub>,
-    terms: Terms,
-) -> std::io::Error {
+async fn up(device: &Device, send: &SendStream, names: &Arc<NameStub>) -> std::io::Error {
+    let Device {
+        tun,
+        terms,
+        inbound,
+    } = device;
     let mut memory = TunMemory::new();
     let mut packets = Vec::new();
     let answers = Answers::new(terms.gateway);
@@ -207,6 +242,8 @@ async fn up(
             }
             true
         });
+        // Before anything can come back.
+        inbound.note(&packets);
         send.send_packets(&mut packets);
     }
 }
@@ -222,27 +259,36 @@ fn answer(tun: &Arc<Tun>, names: &Arc<NameStub>, question: Question) {
     });
 }
 
-/// The device, for what comes over an association.
+/// The device, and what of the gateway's packets it is handed.
 struct Device {
     tun: Arc<Tun>,
     terms: Terms,
+    inbound: Arc<Inbound>,
+}
+
+impl Device {
+    fn new(tun: &Arc<Tun>, terms: Terms, inbound: &Arc<Inbound>) -> Self {
+        Self {
+            tun: Arc::clone(tun),
+            terms,
+            inbound: Arc::clone(inbound),
+        }
+    }
 }
 
 impl PacketSink for Device {
-    fn take(&self, packets: &mut Vec<Bytes>) {
-        deliver(&self.tun, packets, self.terms);
-    }
-}
-
-/// Hands packets of the gateway over, with segments that fit the tunnel.
-fn deliver(tun: &Tun, packets: &mut Vec<Bytes>, terms: Terms) {
-    for packet in &mut *packets {
-        let view = PacketView::parse(packet).ok();
-        if let Some(fitting) = view.and_then(|view| fitted(&view, terms.mtu)) {
-            *packet = fitting.into();
+    /// Hands packets of the gateway over that are taken, with segments that fit the tunnel.
+    fn take(&self, packets: &mut Vec<Bytes>) -> u64 {
+        let refused = self.inbound.retain(packets);
+        for packet in &mut *packets {
+            let view = PacketView::parse(packet).ok();
+            if let Some(fitting) = view.and_then(|view| fitted(&view, self.terms.mtu)) {
+                *packet = fitting.into();
+            }
         }
+        self.tun.write_all(packets);
+        refused
     }
-    tun.write_all(packets);
 }
 
 fn hand_over(tun: &Tun, packet: &[u8]) {
@@ -252,10 +298,10 @@ fn hand_over(tun: &Tun, packet: &[u8]) {
 }
 
 /// Carries what the gateway sends; ends with the session.
-async fn down(tun: &Tun, mut receive: RecvStream, terms: Terms) {
+async fn down(device: &Device, mut receive: RecvStream, place: &PacketPlace) {
     loop {
         match receive.read_datagram_or_end().await {
-            Ok(Some(packet)) => deliver(tun, &mut vec![packet], terms),
+            Ok(Some(packet)) => place.note_refused(device.take(&mut vec![packet])),
             Ok(None) => return tracing::debug!("a tunnel is over"),
             Err(error) => return tracing::debug!(%error, "a tunnel is over"),
         }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::book::Book;
 use crate::bonded::{Bonded, Purpose, open};
 use crate::connection::Origin;
-use crate::gateway::{ClientId, ClientLimits, Clients, Permit};
+use crate::gateway::{ClientId, ClientLimits, Clients, Place};
 use crate::incoming::IncomingStream as _;
 use crate::relay::{RelayCounters, RelayOptions, relay};
 use crate::transport::DialError;
@@ -76,7 +76,7 @@ pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>)
             stream.refuse(DialError::HostUnreachable);
             continue;
         }
-        match places.admit(ClientId::new(*key.as_bytes()), None, Instant::now()) {
+        match places.admit(ClientId::new(*key.as_bytes()), Instant::now()) {
             Ok(place) => drop(tokio::spawn(lead(stream, Arc::clone(&door), key, place))),
             Err(reason) => {
                 tracing::debug!(%key, ?reason, "a host comes by the gateway too often");
@@ -87,7 +87,7 @@ pub(super) async fn let_in(gateway: Arc<Client>, book: Book, door: Arc<Gateway>)
 }
 
 /// Leads one to the door, which has it prove its key.
-async fn lead(mut stream: Bonded, door: Arc<Gateway>, key: PublicKey, _place: Permit) {
+async fn lead(mut stream: Bonded, door: Arc<Gateway>, key: PublicKey, _place: Place) {
     let pair = local_pair().await;
     let pair = pair.and_then(|(near, far)| Ok((near, far.peer_addr()?, far)));
     let (near, remote, far) = match pair {

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use hawser_net::gateway::{Accounts, Holder};
 use hawser_net::identity::PublicKey;
+use hawser_types::ByteCount;
 use tokio::net::TcpStream;
 
 use crate::bonded::Bonded;
@@ -21,6 +23,8 @@ use crate::transport::DialError;
 pub struct Offers {
     ports: OwnPorts,
     relay: Gateway<ByLoopback, OwnHost>,
+    /// What other hosts are charged to.
+    accounts: Accounts,
 }
 
 impl Offers {
@@ -35,6 +39,7 @@ impl Offers {
         Self {
             ports: OwnPorts::new(ports),
             relay: Gateway::with_resolver(ByLoopback, OwnHost, policy, config),
+            accounts: Accounts::new(MEMORY),
         }
     }
 
@@ -50,7 +55,8 @@ impl Offers {
             return stream.refuse(error);
         }
         let client = ClientId::new(*peer.as_bytes());
-        if let Err(error) = self.relay.handle(client, stream).await {
+        let account = self.accounts.of(Holder::Key(client.to_bytes()));
+        if let Err(error) = self.relay.handle(client, &account, stream).await {
             tracing::debug!(%peer, %error, "an offered port can't be reached");
         }
     }
@@ -65,6 +71,9 @@ impl Resolve for OwnHost {
         Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
     }
 }
+
+/// For what other hosts' streams take beside their data.
+const MEMORY: ByteCount = ByteCount::from_mib(256);
 
 #[derive(Clone, Copy, Debug)]
 struct ByLoopback;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use hawser_net::identity::PublicKey;
 use hawser_policy::{LinkChoice, Mode, RuleSet};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::PeerFinder;
+use super::held::{HeldPeers, Passed};
 use super::names::Names;
 use super::sessions::{PeerSessions, Sessions};
 use crate::connection::Origin;
@@ -23,13 +25,19 @@ pub struct Peers<S = PeerSessions> {
     finder: PeerFinder,
     rules: watch::Receiver<Arc<RuleSet>>,
     names: Names<SystemResolver>,
+    held: HeldPeers,
 }
 
 impl<S: Sessions> Peers<S> {
     /// Begins sessions with the peers that `finder` finds. By `rules`, connections go over links
     /// whatever their destination is: those with the mode `direct`, and those that may not take
-    /// every link, or are to avoid some.
-    pub fn new(finder: PeerFinder, sessions: S, rules: watch::Receiver<Arc<RuleSet>>) -> Self {
+    /// every link, or are to avoid some. Peers that carry connections are entered in `held`.
+    pub fn new(
+        finder: PeerFinder,
+        sessions: S,
+        rules: watch::Receiver<Arc<RuleSet>>,
+        held: HeldPeers,
+    ) -> Self {
         let sessions = Arc::new(sessions);
         tokio::spawn(prepare(finder.found(), Arc::clone(&sessions)));
         Self {
@@ -37,6 +45,7 @@ impl<S: Sessions> Peers<S> {
             finder,
             rules,
             names: Names::new(SystemResolver::new()),
+            held,
         }
     }
 
@@ -73,9 +82,98 @@ impl<S: Sessions> Peers<S> {
         let bonded = way.dial_for(&at_peer, origin);
         let dialed = dial_either(bonded, HEAD_START, direct, on_loss).await;
         if let Ok(EitherStream::Bonded(_)) = dialed {
-            self.sessions.on_opened();
+            self.note_carried(address);
         }
         dialed
+    }
+
+    /// Whether connections to some addresses go by their peer alone, or not at all.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The first of a destination's `addresses` whose peer its connections must go by, and that
+    /// peer; unless rules keep this connection off peers.
+    pub(crate) fn held(
+        &self,
+        addresses: &[IpAddr],
+        (destination, origin): (&Destination, &Origin),
+    ) -> Option<(IpAddr, PublicKey)> {
+        let mut addresses = addresses.iter();
+        let held = addresses.find_map(|it| Some((it.to_canonical(), self.held.peer(*it)?)))?;
+        may_use_all_links(&self.rules.borrow(), destination, origin).then_some(held)
+    }
+
+    /// Leaves those of a destination's `addresses` that may be connected to without a peer.
+    ///
+    /// # Errors
+    /// [`DialError::GatewayUnavailable`] if there were some, and none is left.
+    pub(crate) fn free(
+        &self,
+        addresses: Vec<IpAddr>,
+        (destination, origin): (&Destination, &Origin),
+    ) -> Result<Vec<IpAddr>, DialError> {
+        if self.held(&addresses, (destination, origin)).is_none() {
+            return Ok(addresses);
+        }
+        let free = self.held.free(addresses);
+        match free.is_empty() {
+            true => Err(DialError::GatewayUnavailable),
+            false => Ok(free),
+        }
+    }
+
+    /// Dials by the peer that an address is held for. It is asked for as long as it takes; while it
+    /// is silent, by one connection, and the others wait for a moment. `direct` is for where it
+    /// says itself that it does not carry this, or the user allows plain TCP.
+    pub(crate) async fn dial_held<D>(
+        &self,
+        (address, peer): (IpAddr, PublicKey),
+        (destination, origin): (&Destination, &Origin),
+        direct: impl Future<Output = Result<D, DialError>>,
+    ) -> Result<EitherStream<D, <S::Way as Dialer>::Stream>, DialError> {
+        if let Host::Name(name) = &destination.host {
+            self.names.note(name, address);
+        }
+        // It is looked for again in time.
+        self.finder.ask(address);
+        let at_peer = Destination::new(Host::Ip(address), destination.port);
+        let dialing = async {
+            let way = self.sessions.dialer(peer, address);
+            let way = way.ok_or(DialError::GatewayUnavailable)?;
+            way.dial_for(&at_peer, origin).await
+        };
+        let probe = self.held.probe(address);
+        let patience = match probe {
+            Some(_) => HELD_PATIENCE,
+            None => HEAD_START,
+        };
+        let dialed = timeout(patience, dialing).await;
+        drop(probe);
+        match dialed.unwrap_or(Err(DialError::GatewayUnavailable)) {
+            Ok(stream) => {
+                self.note_carried(address);
+                Ok(EitherStream::Bonded(stream))
+            }
+            Err(DialError::RefusedByPolicy) => {
+                self.held.note_refusal(address);
+                direct.await.map(EitherStream::Direct)
+            }
+            // That is what there is without a session; everything else is the peer's answer.
+            Err(error @ DialError::GatewayUnavailable) => match self.held.note_silence(address) {
+                Passed::Plain => direct.await.map(EitherStream::Direct),
+                Passed::Refused => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The peer at an address has carried a connection there.
+    fn note_carried(&self, address: IpAddr) {
+        self.sessions.on_opened();
+        if let Some(peer) = self.finder.known(address).or(self.held.peer(address)) {
+            self.held.note_carried(address, peer);
+        }
     }
 
     /// A connection to `host` goes over a link to this address: has a peer looked for there.
@@ -134,3 +232,5 @@ async fn prepare<S: Sessions>(
 
 /// For the session, before a link is tried as well. As between two addresses: RFC 8305 §8.
 pub(super) const HEAD_START: Duration = Duration::from_millis(250);
+/// For a session to begin again where nothing else will do: several attempts to connect.
+const HELD_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
 //! Host names that are those of hosts in the book, wherever programs may ask for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::named::DialByName;
 use crate::connection::Origin;
 use crate::datagram::{DatagramPort, DatagramPorts};
 use crate::destination::Destination;
+use crate::told_names::ToldNames;
 use crate::transport::DialError;
 
 /// Host names that lead to a host of the book over a session with it, or nowhere.
@@ -78,18 +79,6 @@ impl<S> DialByName<S> for ReservedNames {
         tracing::warn!(host = %name,
             "this name is in the book of known hosts, which `hawser up --name` alone reaches");
         Some(Box::pin(async { Err(DialError::HostUnreachable) }))
-    }
-}
-
-/// Names that the log has, so that it has each of them once.
-#[derive(Debug, Default)]
-pub(crate) struct ToldNames(Mutex<BTreeSet<String>>);
-
-impl ToldNames {
-    /// True if the log is to have the name now. There are so many of them and no more.
-    pub(crate) fn add(&self, name: &str) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.len() < MAX_NAMES && told.insert(name.to_ascii_lowercase())
     }
 }
 
@@ -158,7 +147,8 @@ impl DatagramPort for GuardedPort {
 
 /// For how long a change of the book may go unnoticed.
 const VERDICTS_HOLD: Duration = Duration::from_secs(1);
-/// Names that one port, or one name server, remembers.
+
+/// Names that one port remembers.
 const MAX_NAMES: usize = 64;
 
 #[cfg(test)]
@@ -277,14 +267,5 @@ mod tests {
         store.remove(&name).unwrap();
         tokio::time::advance(VERDICTS_HOLD).await;
         assert!(port.send(&bob, b"x"));
-    }
-
-    #[test]
-    fn the_log_has_each_name_once_and_no_endless_number_of_them() {
-        let told = ToldNames::default();
-        assert!(told.add("bob.example.org"));
-        assert!(!told.add("Bob.example.org"));
-        let others = (0..1000).filter(|number| told.add(&number.to_string()));
-        assert_eq!(others.count(), MAX_NAMES - 1);
     }
 }

@@ -19,6 +19,11 @@ pub trait Sessions: Send + Sync + 'static {
     /// begins one where there is none. Never waits.
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
 
+    /// The same whether it runs already or is being made: dialing waits for it.
+    fn dialer(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way> {
+        self.way(peer, address)
+    }
+
     /// A connection came about over one of them.
     fn on_opened(&self) {}
 }
@@ -65,6 +70,10 @@ impl Sessions for PeerSessions {
 
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<BondDialer> {
         self.pool.way(peer, || (self.start)(peer, address))
+    }
+
+    fn dialer(&self, peer: PublicKey, address: IpAddr) -> Option<BondDialer> {
+        self.pool.dialer(peer, || (self.start)(peer, address))
     }
 
     fn on_opened(&self) {

@@ -357,7 +357,7 @@ fn remedy(error: DialError) -> Option<&'static str> {
     match error {
         DialError::RefusedByPolicy => Some(
             "a gateway leads to public addresses only, unless it was started with `hawser serve \
-             --allow-destination NETWORK`",
+             --allow-destination NETWORK`; a name leads to this machine only if /etc/hosts says so",
         ),
         DialError::LimitReached => Some("too much is open at once: `hawser streams` shows what"),
         DialError::GatewayUnavailable => Some("`hawser status` says why"),

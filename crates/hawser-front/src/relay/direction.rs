@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, Charge};
 
 use crate::transport::{ByteStream, ResetCode};
 
@@ -15,6 +15,8 @@ pub(super) struct Direction {
     held: Bytes,
     /// Bytes of memory that `held` keeps, at most.
     memory: usize,
+    /// For that memory, while the writer takes nothing.
+    charge: Charge,
     /// How much to ask for in the next read. Grows when a read fills it, so that only streams that
     /// are fast can fill large buffers.
     read_size: usize,
@@ -40,9 +42,11 @@ enum Source {
 }
 
 impl Direction {
-    /// A direction that writes `early` before anything else.
-    pub(super) fn new(early: Vec<u8>) -> Self {
+    /// A direction that writes `early` before anything else, and takes what it holds from the
+    /// budget of `charge`.
+    pub(super) fn new(early: Vec<u8>, charge: Charge) -> Self {
         Self {
+            charge,
             memory: early.len(),
             held: early.into(),
             read_size: MIN_READ,
@@ -70,6 +74,7 @@ impl Direction {
     pub(super) fn give_up(&mut self) {
         self.done = true;
         self.held = Bytes::new();
+        self.charge.note(ByteCount::ZERO);
     }
 
     /// Moves what can be moved. Ready when the direction is done; with `shut` its end is passed on
@@ -108,10 +113,11 @@ impl Direction {
                 return Poll::Pending;
             }
             budget -= 1;
-            // What the writer has no room for would lie here, and nobody counts it.
+            // What the writer has no room for would lie here.
             let most = writer
                 .write_room()
-                .map_or(usize::MAX, |room| room.max(MIN_READ));
+                .map_or(usize::MAX, |room| room.max(MIN_READ))
+                .min(self.room());
             if self.poll_read(cx, reader, most).is_pending() {
                 ready!(self.poll_flush(cx, writer))?;
                 return Poll::Pending;
@@ -160,13 +166,21 @@ impl Direction {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(writer_broke(error))),
                 Poll::Pending => {
                     self.shrink();
+                    self.charge.note(ByteCount::from(self.memory));
                     return Poll::Pending;
                 }
             }
         }
         // The end of a slice keeps the whole of its memory.
         self.held = Bytes::new();
+        self.charge.note(ByteCount::ZERO);
         Poll::Ready(Ok(()))
+    }
+
+    /// Bytes that may be read, so that what is held stays within the budget: a little in any case.
+    fn room(&self) -> usize {
+        let room = self.charge.room().as_u64();
+        usize::try_from(room).unwrap_or(usize::MAX).max(LEAST_READ)
     }
 
     /// Copies what is little of the memory that it keeps, so that others can use that.
@@ -198,6 +212,9 @@ fn writer_broke(error: io::Error) -> Broken {
 pub const MAX_HELD: usize = 128 * 1024;
 
 const MIN_READ: usize = 16 * 1024;
+
+/// Read by a relay whose account has nothing left.
+const LEAST_READ: usize = 2 * 1024;
 
 /// Reads in one poll: at full buffers some megabytes, a few milliseconds.
 const POLL_BUDGET: u32 = 32;

@@ -12,9 +12,13 @@ use hawser_front::connect::connect_tcp;
 use hawser_front::destination::{Destination, Host};
 use hawser_front::proxy::{ProxyConfig, ProxyCounters, ProxyServer, ProxyStats};
 use hawser_front::transport::{DialError, Dialer};
+use hawser_net::client::{Client, ClientConfig};
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::{Identity, PublicKey};
+use hawser_net::links::Link;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -177,4 +181,19 @@ pub(crate) async fn read_all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     in_time(stream.read_to_end(&mut bytes)).await.unwrap();
     String::from_utf8(bytes).unwrap()
+}
+
+/// A client with this key of the gateway at `at`, over loopback.
+pub(crate) fn client(at: SocketAddr, gateway: PublicKey, identity: Identity) -> Client {
+    let link = Link {
+        has_default_route_v4: true,
+        ..Link::loopback("127.0.0.1".parse().unwrap())
+    };
+    let config = ClientConfig {
+        name: "test".to_owned(),
+        ..ClientConfig::new(identity, gateway, vec![HostPort::try_from(at).unwrap()])
+    };
+    // Dropping the sender ends nothing: the list stays as it is.
+    let (_, links) = watch::channel(Arc::new(vec![link]));
+    Client::start(config, links)
 }

@@ -2,10 +2,11 @@
 
 use bytes::{BufMut as _, BytesMut};
 use hawser_types::ChannelId;
-use hawser_wire::sctp::{ChecksumRule, Chunk, GapBlock, PacketWriter, Sack, Tsn};
+use hawser_wire::sctp::{ChecksumRule, Chunk, ChunkKind, GapBlock, PacketWriter, Sack, Tsn};
 use hawser_wire::{Command, TransportChoice, put_varint};
 
 use crate::frames;
+use crate::samples;
 use crate::script::Script;
 use crate::step::{Step, Turn};
 
@@ -16,14 +17,6 @@ pub(crate) fn associations() -> Vec<Script> {
 /// What does not open, and ASSOCIATE itself.
 fn port() -> Vec<Script> {
     vec![
-        // The gateway grants a number for each that is used, so none comes before its grant.
-        Script::client(
-            "associate-without-a-pause",
-            vec![Step::Commands(20_000, |turn, out| {
-                out.push(associate(1 + turn.number));
-            })],
-        )
-        .may_overflow(),
         Script::client(
             "associate-with-gaps",
             vec![Step::Commands(100_000, |turn, out| {
@@ -81,16 +74,18 @@ fn packets() -> Vec<Script> {
             vec![
                 Step::Associated,
                 Step::Packets(20_000, |turn, out| {
-                    // Whole packets, whose tags are those of no association.
-                    out.put_slice(&[0xff, 0, 0, 0, 0, 9, 0, 9]);
-                    out.put_u32(1 + turn.number as u32);
-                    out.put_u32(0);
-                    let kinds = [3, 4, 6, 7, 10, 11, 14, 64];
-                    let kind = kinds[turn.number as usize % kinds.len()];
-                    out.put_slice(&[kind, 0, 0, 20]);
-                    out.put_bytes(0, 16);
+                    samples::whole_packet(any_chunk(turn), turn, out);
                 }),
                 Step::Stands,
+            ],
+        ),
+        Script::client(
+            "chunks-of-every-kind",
+            vec![
+                Step::Associated,
+                Step::Packets(20_000, |turn, out| {
+                    samples::association_chunk(any_chunk(turn), turn, out);
+                }),
             ],
         ),
         Script::client(
@@ -191,6 +186,11 @@ fn records() -> Vec<Script> {
         )
         .ends_by_fault("in a record without a number".to_owned()),
     ]
+}
+
+/// One kind after another.
+fn any_chunk(turn: Turn<'_>) -> ChunkKind {
+    ChunkKind::ALL[turn.number as usize % ChunkKind::ALL.len()]
 }
 
 /// Acknowledges what the gateway never sent, with runs that end before they begin.

@@ -3,7 +3,7 @@
 use bytes::BufMut as _;
 use hawser_session::{Limit, Misbehaviour};
 use hawser_types::{ChannelId, StreamId};
-use hawser_wire::{Command, Enrolment, Grant, Hello, PathReport, StateFrame, TransportChoice};
+use hawser_wire::{Command, PathReport, StateFrame, TransportChoice};
 
 use crate::frames;
 use crate::script::{Reason, Script};
@@ -17,11 +17,6 @@ pub(crate) fn commands() -> Vec<Script> {
 fn first_part() -> Vec<Script> {
     vec![
         Script::client(
-            "hello-twice",
-            vec![Step::Commands(1, |_, out| out.push(hello()))],
-        )
-        .ends_by(Misbehaviour::Repeated),
-        Script::client(
             "command-before-hello",
             vec![Step::Commands(1, |_, out| {
                 let stream = StreamId::new(2);
@@ -30,17 +25,6 @@ fn first_part() -> Vec<Script> {
         )
         .without_hello()
         .ends_by(Misbehaviour::NoHello),
-        Script::client(
-            "grant-from-a-client",
-            vec![Step::Commands(1, |_, out| {
-                out.push(Command::Grant(Grant {
-                    first: ChannelId::new(1),
-                    count: 9,
-                    addresses: Vec::new(),
-                }));
-            })],
-        )
-        .ends_by(Misbehaviour::WrongSide),
         Script::client(
             "acknowledges-what-was-not-sent",
             vec![Step::Records(1, |_, out| frames::ack(0, 1 << 40, out))],
@@ -82,36 +66,14 @@ fn second_part() -> Vec<Script> {
                 Step::Commands(60_000, |_, out| out.push(Command::Close { code: 0 })),
             ],
         )
-        .ends_by(Misbehaviour::CreditExceeded(StreamId::COMMANDS)),
+        .ends_by(Misbehaviour::CreditExceeded(StreamId::COMMANDS))
+        .may_be_given_up(),
         Script::client(
             "numbers-given-up",
             vec![Step::Listen(Manners::NO_ACKS), Step::GiveUp(20_000)],
         )
         .may_end_by(Reason::Limit(Limit::Commands))
         .may_be_given_up(),
-        Script::client(
-            "enrolments-again-and-again",
-            vec![Step::Commands(5_000, |_, out| {
-                out.push(Command::Enrol(Enrolment {
-                    key: [1; 32],
-                    signature: [2; 64],
-                    name: "x".repeat(64),
-                }));
-            })],
-        ),
-        Script::client(
-            "reasons-again-and-again",
-            vec![Step::Commands(20_000, |_, out| {
-                let text = "x".repeat(512);
-                out.push(Command::CloseReason { code: 1, text });
-            })],
-        ),
-        Script::client(
-            "rules-again-and-again",
-            vec![Step::Commands(20_000, |_, out| {
-                out.push(Command::LinkRules(Vec::new()));
-            })],
-        ),
         Script::client(
             "state-flood",
             vec![Step::Records(20_000, |turn, out| {
@@ -129,18 +91,6 @@ fn second_part() -> Vec<Script> {
             })],
         ),
     ]
-}
-
-fn hello() -> Command {
-    Command::Hello(Hello {
-        max_streams: 64,
-        accepts_plain: true,
-        takes_datagrams: false,
-        ends_halves: false,
-        follows_scheduler: false,
-        knows_signals: false,
-        link: 3,
-    })
 }
 
 fn associate(channel: u32) -> Command {

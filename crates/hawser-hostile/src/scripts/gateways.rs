@@ -1,27 +1,31 @@
 //! Scripts of a hostile gateway against the client's daemon.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use hawser_session::Misbehaviour;
 use hawser_types::{ChannelId, StreamId};
-use hawser_wire::{Command, Grant, StateFrame};
+use hawser_wire::{Command, StreamKind};
 
 use crate::frames;
+use crate::samples;
 use crate::script::Script;
 use crate::step::{Manners, Step};
 
-pub(crate) fn gateways() -> Vec<Script> {
-    [first_part(), second_part()].concat()
-}
-
 // long: a table
-fn first_part() -> Vec<Script> {
+pub(crate) fn gateways() -> Vec<Script> {
     vec![
         Script::gateway(
             "gateway-opens-streams",
             vec![Step::Records(6000, |turn, out| {
                 frames::chunk((turn.stream(), 0), frames::OPEN, &[1], &[0; 900], out);
+            })],
+        )
+        .may_overflow(),
+        Script::gateway(
+            "gateway-opens-streams-of-every-kind",
+            vec![Step::Records(6000, |turn, out| {
+                let kind = StreamKind::ALL[turn.number as usize % StreamKind::ALL.len()];
+                samples::open(kind, turn, out);
             })],
         )
         .may_overflow(),
@@ -71,42 +75,6 @@ fn first_part() -> Vec<Script> {
         )
         .ends_by(Misbehaviour::AckOfUnsent),
         Script::gateway(
-            "gateway-announces-an-association",
-            vec![Step::Commands(1, |_, out| {
-                out.push(Command::Associate {
-                    channel: ChannelId::new(1),
-                    transport: Default::default(),
-                });
-            })],
-        )
-        .ends_by(Misbehaviour::WrongSide),
-    ]
-}
-
-// long: a table
-fn second_part() -> Vec<Script> {
-    vec![
-        Script::gateway(
-            "grants-to-private-networks",
-            vec![Step::Commands(2000, |turn, out| {
-                let number = u32::try_from(turn.number).unwrap_or(u32::MAX);
-                let address = SocketAddr::from((Ipv4Addr::new(192, 168, 1, 1), 80));
-                out.push(Command::Grant(Grant {
-                    first: ChannelId::new(1000 + 100 * number),
-                    count: 100,
-                    addresses: vec![address; 16],
-                }));
-            })],
-        ),
-        Script::gateway(
-            "gateway-repeats-itself",
-            vec![Step::Commands(20_000, |turn, out| {
-                let port = 1 + (turn.number % 60_000) as u16;
-                out.push(Command::Enrolled);
-                out.push(Command::DatagramPort { port });
-            })],
-        ),
-        Script::gateway(
             "gateway-closes-channels",
             vec![Step::Repeat(
                 20,
@@ -119,21 +87,6 @@ fn second_part() -> Vec<Script> {
                     }),
                 ],
             )],
-        ),
-        Script::gateway(
-            "gateway-reset-storm",
-            vec![Step::Commands(50_000, |turn, out| {
-                let stream = StreamId::new(1 + turn.number);
-                out.push(Command::Reset { stream, code: 257 });
-            })],
-        ),
-        Script::gateway(
-            "gateway-datagrams-of-no-stream",
-            vec![Step::Records(20_000, |turn, out| {
-                let stream = StreamId::new(1 + turn.number);
-                hawser_wire::put_datagram(stream, &[], out);
-                StateFrame::Heartbeat.encode(out);
-            })],
         ),
     ]
 }

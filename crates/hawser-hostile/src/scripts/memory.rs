@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use hawser_types::StreamId;
+use hawser_wire::Command;
+
 use crate::frames;
 use crate::script::Script;
 use crate::step::{Manners, Place, Step};
 
 pub(crate) fn memory() -> Vec<Script> {
-    [first_part(), second_part()].concat()
+    [first_part(), second_part(), measurements()].concat()
 }
 
 // long: a table
@@ -59,6 +62,50 @@ fn first_part() -> Vec<Script> {
         )
         .narrow()
         .may_be_given_up(),
+    ]
+}
+
+/// Streams that the gateway itself answers, without a destination that could refuse them.
+fn measurements() -> Vec<Script> {
+    vec![
+        Script::client(
+            "measurements-held",
+            vec![
+                Step::Listen(Manners::DEAF),
+                Step::Open(400, Place::MeasuredDown, 0),
+                Step::Open(100, Place::MeasuredUp, 1000),
+                Step::Pause(Duration::from_secs(2)),
+            ],
+        )
+        .may_overflow()
+        .may_be_given_up(),
+        Script::client(
+            "datagrams-nothing-takes",
+            vec![
+                Step::Open(64, Place::MeasuredUp, 0),
+                Step::Records(20_000, |turn, out| {
+                    let stream = StreamId::new(2 + 2 * (turn.number % 64));
+                    hawser_wire::put_datagram(stream, &[0; 1200], out);
+                }),
+            ],
+        ),
+        Script::client(
+            "measurements-opened-and-reset",
+            vec![Step::Repeat(
+                40,
+                vec![
+                    Step::Records(100, |turn, out| {
+                        let metadata = turn.scene.metadata(Place::MeasuredDown);
+                        frames::chunk((turn.stream(), 0), frames::OPEN, &metadata, &[], out);
+                    }),
+                    Step::Commands(100, |turn, out| {
+                        let stream = StreamId::new(turn.stream());
+                        out.push(Command::Reset { stream, code: 0 });
+                    }),
+                ],
+            )],
+        )
+        .may_overflow(),
     ]
 }
 
@@ -116,13 +163,6 @@ fn second_part() -> Vec<Script> {
             ],
         )
         .descriptors(192),
-        Script::client(
-            "datagrams-of-no-stream",
-            vec![Step::Records(20_000, |turn, out| {
-                let stream = hawser_types::StreamId::new(turn.stream());
-                hawser_wire::put_datagram(stream, &[0; 1200], out);
-            })],
-        ),
         Script::client("empty-records", vec![Step::Records(50_000, |_, _| {})]),
         Script::client(
             "padding",

@@ -120,14 +120,6 @@ fn second_part() -> Vec<Script> {
         )
         .ends_by_too_many(),
         Script::client(
-            "stop-storm",
-            vec![Step::Commands(20_000, |turn, out| {
-                let (stream, code) = (StreamId::new(turn.stream()), 1);
-                out.push(Command::Stop { stream, code });
-            })],
-        )
-        .may_overflow(),
-        Script::client(
             "both-halves-end",
             vec![Step::Commands(20_000, |turn, out| {
                 let (stream, code) = (StreamId::new(turn.stream()), 1);

@@ -36,7 +36,8 @@ pub(super) async fn run(
     let mut course = Course::begin(client, script, conditions)?;
     let applications = Applications::start(proxy);
     loop {
-        let mut performer = Performer::new(&scene, None, session, course.until);
+        let until = course.performs_until(script);
+        let mut performer = Performer::new(&scene, None, session, until);
         if !course.perform(script, &mut performer).await {
             break;
         }

@@ -17,6 +17,7 @@ use crate::program::Program;
 use crate::scene::{FRONTED, Scene};
 use crate::script::Script;
 use crate::session::Session;
+use crate::visitor::Visitor;
 
 pub(super) async fn run(
     script: &Script,
@@ -24,18 +25,8 @@ pub(super) async fn run(
     folder: &Path,
 ) -> Result<Outcome, HostileError> {
     let hawser = &conditions.hawser;
-    let scene = Scene::open().await?;
-    let serve = ["serve", "--listen", "127.0.0.1:0"];
-    let allowed = ["--allow-destination", "127.0.0.0/8"];
-    let arguments = [&serve[..], &allowed].concat();
-    let mut config = config(conditions);
-    if script.stranger {
-        let behind = scene.behind();
-        config.push_str(&format!(
-            "[serve]\nfront = [\"{FRONTED}:proxy={behind}\"]\nfront-listen = \"127.0.0.1:0\"\n"
-        ));
-    }
-    let mut gateway = Program::start(hawser, &folder.join("gateway"), &config, &arguments)?;
+    let mut scene = Scene::open().await?;
+    let mut gateway = gateway(script, conditions, folder, &mut scene)?;
     gateway.listens()?;
     let invited: Invite = invite(&gateway)?.parse()?;
     let mut hostile = match script.stranger {
@@ -45,17 +36,17 @@ pub(super) async fn run(
     if script.narrow {
         hostile.narrow();
     }
-    let invite = invite(&gateway)?;
-    let up = ["up", "--listen", "127.0.0.1:0", "--link", "lo", "--gateway"];
-    let arguments = [&up[..], &[&invite]].concat();
-    let mut beside = Program::start(hawser, &folder.join("honest"), "", &arguments)?;
+    let mut beside = client(hawser, &folder.join("honest"), &gateway)?;
+    let mut other = client(hawser, &folder.join("other"), &gateway)?;
     let honest = Honest::start(beside.listens()?, conditions.pace)?;
+    let visitor = Visitor::start(other.listens()?)?;
     wait_for_bytes(&honest, 0).await?;
     let before = rate(&honest, conditions.before).await;
 
     let mut course = Course::begin(gateway, script, conditions)?;
     course.outcome.goodput_before = Some(before);
     let (begun, bytes) = (Instant::now(), honest.bytes());
+    visitor.begin_to_count();
     let last = perform(script, &hostile, &scene, &mut course).await;
     let during = (honest.bytes() - bytes) as f64 / begun.elapsed().as_secs_f64();
     course.outcome.goodput_during = Some(during);
@@ -64,6 +55,9 @@ pub(super) async fn run(
         let problem = "the honest client gets nothing any more".to_owned();
         course.outcome.violations.push(problem);
     }
+    let [connections, datagrams] = visitor.tallies().await;
+    (course.outcome.connections, course.outcome.datagrams) = (connections, datagrams);
+    drop(visitor);
     drop(last);
     if script.stranger {
         let status = course.subject.status().unwrap_or_default();
@@ -99,8 +93,10 @@ async fn perform<'a>(
                 return last;
             }
         };
-        let mut performer = Performer::new(scene, Some(hostile), session, course.until);
+        let until = course.performs_until(script);
+        let mut performer = Performer::new(scene, Some(hostile), session, until);
         let goes_on = course.perform(script, &mut performer).await;
+        course.outcome.tracked = course.outcome.tracked.max(performer.tracked);
         last = Some(performer);
         if !goes_on {
             return last;
@@ -125,6 +121,40 @@ async fn begin(
         }
         tries += 1;
     }
+}
+
+/// Starts the gateway that the script is for.
+fn gateway(
+    script: &Script,
+    conditions: &Conditions,
+    folder: &Path,
+    scene: &mut Scene,
+) -> Result<Program, HostileError> {
+    let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--meet"];
+    for network in ["127.0.0.0/8", "::1/128"] {
+        arguments.extend(["--allow-destination", network]);
+    }
+    if script.carries_packets {
+        scene.open_local_route()?;
+        arguments.extend(["--packet-exit", "nat"]);
+    }
+    let mut config = config(conditions);
+    if script.stranger {
+        let behind = scene.behind();
+        config.push_str(&format!(
+            "[serve]\nfront = [\"{FRONTED}:proxy={behind}\"]\nfront-listen = \"127.0.0.1:0\"\n"
+        ));
+    }
+    let folder = folder.join("gateway");
+    Program::start(&conditions.hawser, &folder, &config, &arguments)
+}
+
+/// Starts an honest client of the gateway.
+fn client(hawser: &Path, folder: &Path, gateway: &Program) -> Result<Program, HostileError> {
+    let invite = invite(gateway)?;
+    let up = ["up", "--listen", "127.0.0.1:0", "--link", "lo", "--gateway"];
+    let arguments = [&up[..], &[&invite]].concat();
+    Program::start(hawser, folder, "", &arguments)
 }
 
 fn invite(gateway: &Program) -> Result<String, HostileError> {

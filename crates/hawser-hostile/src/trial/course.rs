@@ -20,7 +20,7 @@ use super::ending;
 pub(super) struct Course {
     pub(super) subject: Program,
     pub(super) outcome: Outcome,
-    pub(super) until: Instant,
+    until: Instant,
     again: bool,
     /// Connections that the program had given up when that was looked at last; `None` where the
     /// script has it give some up.
@@ -49,7 +49,7 @@ impl Course {
         };
         Ok(Self {
             meter: Meter::start(subject.id()),
-            until: Instant::now() + conditions.time.unwrap_or(LONGEST_ONCE),
+            until: Instant::now() + conditions.time.unwrap_or_default(),
             again: conditions.time.is_some(),
             given_up: match script.steps.iter().any(Step::is_silent) {
                 true => None,
@@ -58,6 +58,21 @@ impl Course {
             subject,
             outcome,
         })
+    }
+
+    /// Until when a session that has just begun performs the script.
+    ///
+    /// A script that is performed once has time from here on, however long the beginning took on a
+    /// busy machine; one that ends its session has the time to say all with which it does.
+    pub(super) fn performs_until(&mut self, script: &Script) -> Instant {
+        if !self.again {
+            let longest = match script.ending.lives {
+                true => LONGEST_ONCE,
+                false => PATIENCE,
+            };
+            self.until = Instant::now() + longest;
+        }
+        self.until
     }
 
     /// Performs the script in one session: once, or again and again. True if the trial goes on with
@@ -219,7 +234,8 @@ fn end_of(log: &str) -> &str {
 
 /// A peer that was too slow tries again so often.
 pub(super) const MOST_TRIES: u32 = 4;
-/// Time for a script that is performed once, however much it wants to do.
+/// Time for a script that is performed once and does not end its session, however much it wants to
+/// do.
 const LONGEST_ONCE: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// As many as a session may have streams, and some.

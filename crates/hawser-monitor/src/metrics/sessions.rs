@@ -55,7 +55,7 @@ fn data(text: &mut Text, all: &AllSessions) {
 }
 
 /// By the names that counters have in a snapshot.
-const COUNTED: [(&str, &str, &str); 18] = [
+const COUNTED: [(&str, &str, &str); 19] = [
     (
         "sessions-bytes-again",
         "hawser_sessions_repeated_bytes_total",
@@ -145,5 +145,10 @@ const COUNTED: [(&str, &str, &str); 18] = [
         "sessions-packets-dropped",
         "hawser_sessions_dropped_packets_total",
         "Packets of tunnels dropped from the queue in front of the links.",
+    ),
+    (
+        "sessions-packets-refused",
+        "hawser_sessions_refused_packets_total",
+        "Packets of a gateway that its client has not taken.",
     ),
 ];

@@ -89,7 +89,7 @@ async fn ask(
         return turned_away();
     }
     match decode::<Request>(&body) {
-        Ok(request) if is_for_the_socket(&request) => refused(
+        Ok(request) if request.is_for_owner() => refused(
             StatusCode::FORBIDDEN,
             ErrorReason::Forbidden,
             ONLY_SOCKET.to_owned(),
@@ -127,27 +127,6 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
         }
         other => told(StatusCode::INTERNAL_SERVER_ERROR, &other),
     }
-}
-
-/// Returns whether the token is not enough for a request: it ends the daemon, enrols or revokes
-/// peers, or returns a recording. New requests are refused until they are added here.
-fn is_for_the_socket(request: &Request) -> bool {
-    !matches!(
-        request,
-        Request::Status { .. }
-            | Request::Why { .. }
-            | Request::History { .. }
-            | Request::Events { .. }
-            | Request::Policy
-            | Request::Peers
-            | Request::SetLink(_)
-            | Request::SetScheduler { .. }
-            | Request::SetGateway { .. }
-            | Request::SetTransport { .. }
-            | Request::SetProfile { .. }
-            | Request::AddRule { .. }
-            | Request::RemoveRule { .. }
-    )
 }
 
 /// A body, unless it is long or slow.
@@ -201,32 +180,3 @@ const TOO_LONG: &str = "a request has at most 65536 bytes\n";
 const TOO_SLOW: &str = "the request did not come in time\n";
 const TOO_MANY_FEEDS: &str = "as many feeds are open as there may be\n";
 const ONLY_SOCKET: &str = "this is asked for at the control socket only, by the daemon's own user";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_ends_the_daemon_or_lets_others_in_is_for_the_socket() {
-        for line in [
-            r#"{"request":"stop"}"#,
-            r#"{"request":"read-token"}"#,
-            r#"{"request":"invite"}"#,
-            r#"{"request":"revoke-peer","key":"k"}"#,
-            r#"{"request":"recording","offset":0}"#,
-        ] {
-            let request: Request = serde_json::from_str(line).unwrap();
-            assert!(is_for_the_socket(&request), "{line}");
-        }
-        for line in [
-            r#"{"request":"status"}"#,
-            r#"{"request":"why"}"#,
-            r#"{"request":"peers"}"#,
-            r#"{"request":"set-link","name":"eth0","up":"never"}"#,
-            r#"{"request":"add-rule","rule":"only = \"eth0\""}"#,
-        ] {
-            let request: Request = serde_json::from_str(line).unwrap();
-            assert!(!is_for_the_socket(&request), "{line}");
-        }
-    }
-}

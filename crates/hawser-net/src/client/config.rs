@@ -51,6 +51,27 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
+    /// A client that is enrolled, uses every link, and decides the rest as the program does by
+    /// default.
+    pub fn new(identity: Identity, gateway: PublicKey, addresses: Vec<HostPort>) -> Self {
+        Self {
+            identity,
+            gateway,
+            addresses,
+            reached: Vec::new(),
+            invite: None,
+            name: String::new(),
+            links: Vec::new(),
+            rules: BTreeMap::new(),
+            session: SessionConfig::default(),
+            congestion: None,
+            express: true,
+            transport: TransportChoice::default(),
+            relay: None,
+            join_port: None,
+        }
+    }
+
     /// True if all addresses are of this very machine, behind its loopback interface.
     pub(super) fn is_local(&self) -> bool {
         if self.relay.is_some() {

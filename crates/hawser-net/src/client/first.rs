@@ -264,7 +264,7 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
         session,
         keys,
         shared.congestion.clone(),
-        shared.reading.clone(),
+        shared.budgets.clone(),
     );
     if shared.invite().is_some() {
         driver.enrol(Enrolment {

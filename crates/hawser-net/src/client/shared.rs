@@ -32,14 +32,14 @@ use crate::driver::Driver;
 use crate::host_port::HostPort;
 use crate::invite::Invite;
 use crate::links::{self, Link};
-use crate::read_memory::ReadMemory;
+use crate::session_budgets::SessionBudgets;
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: ClientConfig,
     pub(super) congestion: Congestion,
     /// What the channels of its sessions read into.
-    pub(super) reading: ReadMemory,
+    pub(super) budgets: SessionBudgets,
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
     /// Where further connections may go beside the gateway's addresses.
     shared_port: Option<Arc<dyn SharedPort>>,
@@ -108,7 +108,7 @@ impl Shared {
             addresses: watch::Sender::new(config.addresses.clone()),
             config,
             congestion,
-            reading: ReadMemory::new(MOST_READ_MEMORY),
+            budgets: SessionBudgets::of_client(MOST_READ_MEMORY),
             links,
             current: watch::Sender::new(State::Connecting(None)),
             refusals: watch::Sender::new(0),

@@ -13,7 +13,7 @@ use smallvec::smallvec;
 use tokio::sync::Notify;
 
 use super::association_channel::AssociationChannel;
-use super::inner::{Handle, Meter};
+use super::inner::{CHANNEL_CHARGE, Handle, Meter};
 use super::packets;
 use super::shared::Shared;
 use crate::association::AssociationHandle;
@@ -49,6 +49,7 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
                 writing.abort_handle(),
                 packets.abort_handle(),
             ],
+            _charge: shared.budgets.account.noted(CHANNEL_CHARGE),
         };
         let replaced = inner.channels.insert(id, handle);
         inner.gone.extend(replaced);

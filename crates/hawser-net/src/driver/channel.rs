@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use hawser_channels::tcp_writer::{KernelState, Next, Step, TcpWriter};
 use hawser_session::seal::{RecordReader, Sealer};
 use hawser_session::{ChannelSpec, Outgoing, ReadBuffer, Side};
-use hawser_types::{ChannelId, Instant};
+use hawser_types::{ChannelId, Charge, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior};
@@ -30,7 +30,7 @@ pub(crate) struct NewChannel {
 }
 
 /// Adds the channel to the session and starts its tasks.
-pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel) {
+pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel, charge: Charge) {
     let stream = Arc::new(new.stream);
     let gauge = Arc::new(Gauge::new(Arc::clone(&stream)));
     let write = Arc::new(Notify::new());
@@ -56,7 +56,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             choice: Choice::new(&shared.congestion),
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
-        let reader = Reader::new(new.reader, &shared.reading);
+        let reader = Reader::new(new.reader, &shared.budgets.reading);
         let reading = read(Arc::downgrade(shared), id, stream, reader, refusable);
         let reading = tokio::spawn(reading);
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
@@ -67,6 +67,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
                 meter: Meter::Tcp(Arc::clone(&gauge)),
                 write,
                 tasks,
+                _charge: charge,
             },
         );
         inner.session.add_channel(now, spec);
@@ -145,6 +146,10 @@ async fn read(
 /// Waits for bytes, giving back memory that is not needed meanwhile.
 async fn readable(stream: &TcpStream, reader: &mut Reader, trim: &mut Interval) -> io::Result<()> {
     reader.give_back_if_scarce();
+    if reader.is_one_too_many() {
+        let why = "no memory for more records that have not ended";
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+    }
     while reader.records.holds_memory() {
         tokio::select! {
             result = stream.readable() => return result,

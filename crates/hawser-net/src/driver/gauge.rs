@@ -1,7 +1,7 @@
 //! Measures the connection of a TCP channel.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,17 +18,18 @@ pub(super) struct Gauge {
     stream: Arc<TcpStream>,
     /// This end's address.
     pub(super) local: Option<IpAddr>,
-    /// The peer's address.
-    pub(super) remote: Option<IpAddr>,
+    /// The peer's address and port.
+    pub(super) remote: Option<SocketAddr>,
     /// Bytes that the session gave out and the kernel has not taken yet.
     pending: AtomicU64,
 }
 
 impl Gauge {
     pub(super) fn new(stream: Arc<TcpStream>) -> Self {
-        let canonical = |address: std::net::SocketAddr| address.ip().to_canonical();
+        let canonical = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+        let local = stream.local_addr().ok().map(canonical);
         Self {
-            local: stream.local_addr().ok().map(canonical),
+            local: local.map(|it| it.ip()),
             remote: stream.peer_addr().ok().map(canonical),
             stream,
             pending: AtomicU64::new(0),

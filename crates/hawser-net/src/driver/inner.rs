@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use hawser_channels::association::{AssociationState, PathLinks};
 use hawser_session::{CloseReason, Event, LostSegment, Session, Side, StreamError};
-use hawser_types::{ChannelId, Instant, StreamId};
+use hawser_types::{ByteCount, ChannelId, Charge, Instant, StreamId};
 use hawser_wire::Enrolment;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -57,6 +57,7 @@ pub(super) struct Handle {
     pub(super) write: Arc<Notify>,
     /// The reading task, the writing task, and what else there is.
     pub(super) tasks: SmallVec<[tokio::task::AbortHandle; 3]>,
+    pub(super) _charge: Charge,
 }
 
 /// The source of a channel's measurements.
@@ -122,7 +123,9 @@ impl Inner {
             Event::StreamOpened(id) => self.streams.on_opened(id, &mut self.woken),
             Event::Reset(id, code) => self.streams.on_reset(id, code, &mut self.woken),
             Event::Over(id) => self.streams.on_over(id),
-            Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
+            Event::Suspect(id) => {
+                tracing::info!(%id, "channel is silent, or brings next to nothing: chunks go over others")
+            }
             Event::Recovered(id) => tracing::info!(%id, "speaks again"),
             Event::DatagramPort(_) | Event::AssociationExpected(_) | Event::RulesChanged => {
                 return self.on_association_event(&event);
@@ -253,7 +256,7 @@ impl Inner {
             };
             let address = match self.side {
                 Side::Client => gauge.local,
-                Side::Gateway => gauge.remote,
+                Side::Gateway => gauge.remote.map(|it| it.ip()),
             };
             learned |= self.path_links.learn(channel.link, address);
         }
@@ -308,3 +311,7 @@ const WRITER: usize = 1;
 const MAX_LOST_SEGMENTS: usize = 32;
 /// A client enrols once; more at a time are a mistake.
 const MAX_ENROLMENTS: usize = 4;
+
+/// What a channel takes beside what it reads into: its tasks, its measurements, and what waits to
+/// be written. Its charge; see docs/design/charges.md.
+pub(super) const CHANNEL_CHARGE: ByteCount = ByteCount::from_kib(16);

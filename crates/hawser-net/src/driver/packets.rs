@@ -15,8 +15,8 @@ use crate::association::TunnelFlows;
 
 /// Takes packets of the peer that are for one tunnel.
 pub trait PacketSink: Send + Sync {
-    /// Takes them out of `packets`. It must not wait.
-    fn take(&self, packets: &mut Vec<Bytes>);
+    /// Takes them out of `packets`, and returns how many of them it has refused. It must not wait.
+    fn take(&self, packets: &mut Vec<Bytes>) -> u64;
 }
 
 /// The tunnels of a session.
@@ -32,6 +32,7 @@ pub(super) struct Packets {
     over_association: AtomicU64,
     over_channels: AtomicU64,
     received: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl Packets {
@@ -44,6 +45,7 @@ impl Packets {
             over_association: AtomicU64::new(0),
             over_channels: AtomicU64::new(0),
             received: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
         }
     }
 
@@ -96,6 +98,7 @@ impl Packets {
             received: read(&self.received),
             late: tunnel.received.late,
             dropped: tunnel.sent.dropped + tunnel.sent.overflowed,
+            refused: read(&self.refused),
         }
     }
 
@@ -126,8 +129,9 @@ impl Packets {
         sinks.retain(|(_, known)| !Arc::ptr_eq(known, sink));
     }
 
-    /// Gives packets to the tunnels that they are for. Those of nobody go to any tunnel, which
-    /// counts them as what they are.
+    /// Gives packets to the tunnels that they are for. At a client those for no tunnel end here. At
+    /// a gateway, those of no client of the session go to any tunnel, which counts them as what
+    /// they are.
     pub(super) fn hand_on(&self, packets: &mut Vec<Bytes>) {
         self.received
             .fetch_add(packets.len() as u64, Ordering::Relaxed);
@@ -139,22 +143,28 @@ impl Packets {
             if let Some((of, sink)) = run
                 && of != address
             {
-                sink.take(&mut of_run);
+                self.note_refused(sink.take(&mut of_run));
                 of_run.clear();
                 run = None;
             }
             if run.is_none() {
                 let is_for = |net: &IpNet| address.is_some_and(|it| net.contains(&it));
                 let known = sinks.iter().find(|(net, _)| is_for(net));
-                run = known.or(sinks.first()).map(|(_, sink)| (address, sink));
+                let any = sinks.first().filter(|_| self.side == Side::Gateway);
+                run = known.or(any).map(|(_, sink)| (address, sink));
             }
-            if run.is_some() {
-                of_run.push(packet);
+            match run {
+                Some(_) => of_run.push(packet),
+                None => self.note_refused(1),
             }
         }
         if let Some((_, sink)) = run {
-            sink.take(&mut of_run);
+            self.note_refused(sink.take(&mut of_run));
         }
+    }
+
+    fn note_refused(&self, packets: u64) {
+        self.refused.fetch_add(packets, Ordering::Relaxed);
     }
 
     fn address(&self, packet: &[u8]) -> Option<IpAddr> {
@@ -196,8 +206,60 @@ impl PacketPlace {
     }
 }
 
+impl PacketPlace {
+    /// Counts packets that came beside the tunnel's stream and were refused.
+    pub fn note_refused(&self, packets: u64) {
+        self.tunnels.note_refused(packets);
+    }
+}
+
 impl Drop for PacketPlace {
     fn drop(&mut self) {
         self.tunnels.unregister(&self.sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts what it takes, and refuses none.
+    #[derive(Default)]
+    struct Taken(AtomicU64);
+
+    impl PacketSink for Taken {
+        fn take(&self, packets: &mut Vec<Bytes>) -> u64 {
+            let count = packets.drain(..).len() as u64;
+            self.0.fetch_add(count, Ordering::Relaxed);
+            0
+        }
+    }
+
+    /// A packet of IPv4 without content.
+    fn packet(from: [u8; 4], to: [u8; 4]) -> Bytes {
+        let mut packet = vec![0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0];
+        packet.extend_from_slice(&from);
+        packet.extend_from_slice(&to);
+        packet.into()
+    }
+
+    #[test]
+    fn a_client_takes_packets_for_its_own_addresses_alone() {
+        let (own, other) = ([10, 83, 0, 2], [192, 168, 77, 2]);
+        for (side, taken, refused) in [(Side::Client, 2, 2), (Side::Gateway, 4, 0)] {
+            let packets = Packets::new(side, PacketPolicy::default());
+            let sink = Arc::new(Taken::default());
+            let known: Arc<dyn PacketSink> = Arc::<Taken>::clone(&sink);
+            packets.register(&["10.83.0.2/32".parse().unwrap()], &known);
+            let ends = [own, other, other, own];
+            let mut received = ends.map(|end| match side {
+                Side::Client => packet([192, 0, 2, 7], end),
+                Side::Gateway => packet(end, [192, 0, 2, 7]),
+            });
+            packets.hand_on(&mut received.to_vec());
+            assert_eq!(sink.0.load(Ordering::Relaxed), taken, "{side:?}");
+            assert_eq!(packets.counts().refused, refused, "{side:?}");
+            received.reverse();
+        }
     }
 }

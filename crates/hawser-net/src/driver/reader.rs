@@ -2,21 +2,21 @@
 
 use bytes::BytesMut;
 use hawser_session::seal::RecordReader;
-
-use crate::read_memory::{Hold, ReadMemory};
+use hawser_types::{Budget, ByteCount, Charge};
 
 /// Records, the memory that they are read into, and how much is read at once.
 pub(super) struct Reader {
     pub(super) records: RecordReader,
-    hold: Hold,
+    held: Charge,
     size: usize,
 }
 
 impl Reader {
-    pub(super) fn new(records: RecordReader, memory: &ReadMemory) -> Self {
+    /// `memory`: what all channels of the process read into.
+    pub(super) fn new(records: RecordReader, memory: &Budget) -> Self {
         Self {
             records,
-            hold: memory.hold(),
+            held: memory.empty(),
             size: MIN_READ,
         }
     }
@@ -26,13 +26,21 @@ impl Reader {
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         let least = self.records.missing().max(MIN_READ);
         let large = self.size.max(least);
-        let room = self.hold.room();
+        let room = self.room();
         self.records.release_spare(room.saturating_sub(large));
         let is_scarce = self.records.held() + large > room;
         self.records.reserve(if is_scarce { least } else { large });
         self.records.release_spare(room);
-        self.hold.set(self.records.held());
+        self.note();
         self.records.buffer()
+    }
+
+    fn room(&self) -> usize {
+        usize::try_from(self.held.room().as_u64()).unwrap_or(usize::MAX)
+    }
+
+    fn note(&mut self) {
+        self.held.note(ByteCount::from(self.records.held()));
     }
 
     /// Chooses the size of the next read after one that brought `read` bytes.
@@ -47,17 +55,23 @@ impl Reader {
     /// Gives back what was not needed since the last call; call it about once a second.
     pub(super) fn trim(&mut self) {
         self.records.trim();
-        self.hold.set(self.records.held());
+        self.note();
+    }
+
+    /// True if the rest of a record is waited for, although the peer makes this process hold more
+    /// than its part, and all peers more than there is for all.
+    pub(super) fn is_one_too_many(&self) -> bool {
+        self.records.is_mid_record() && self.held.budget().is_over()
     }
 
     /// Keeps nothing for later when all channels together hold too much.
     pub(super) fn give_back_if_scarce(&mut self) {
-        let room = self.hold.room();
+        let room = self.room();
         self.records.release_spare(room);
         if self.records.held() > room {
             self.records.release();
         }
-        self.hold.set(self.records.held());
+        self.note();
     }
 }
 
@@ -78,7 +92,7 @@ mod tests {
     const CHANNELS: u32 = 100;
     const LIMIT: ByteCount = ByteCount::from_mib(2);
 
-    fn readers(memory: &ReadMemory) -> Vec<Reader> {
+    fn readers(memory: &Budget) -> Vec<Reader> {
         let keys = SessionKeys::new(Zeroizing::new([7; 32]), Aead::ChaCha20Poly1305);
         let reader = |id| keys.reader(ChannelId::new(id), Direction::ClientToGateway, false);
         let all = (0..CHANNELS).map(|id| Reader::new(reader(id), memory));
@@ -101,8 +115,26 @@ mod tests {
     }
 
     #[test]
+    fn records_that_never_end_take_no_more_than_a_peers_part_when_memory_is_scarce() {
+        let all = Budget::new(ByteCount::from_mib(1));
+        let part = all.part(ByteCount::from_kib(512));
+        let mut readers = readers(&part);
+        let mut held = 0;
+        for reader in &mut readers {
+            (0..6).for_each(|_| read(reader));
+            reader.give_back_if_scarce();
+            held += u32::from(!reader.is_one_too_many());
+        }
+        assert!((1..CHANNELS).contains(&held), "{held}");
+        let other = all.part(ByteCount::from_kib(512));
+        let mut honest = self::readers(&other).swap_remove(0);
+        read(&mut honest);
+        assert!(!honest.is_one_too_many());
+    }
+
+    #[test]
     fn many_channels_that_read_much_hold_the_limit_and_a_record_each() {
-        let memory = ReadMemory::new(LIMIT);
+        let memory = Budget::new(LIMIT);
         let mut readers = readers(&memory);
         for _ in 0..6 {
             readers.iter_mut().for_each(read);
@@ -119,7 +151,7 @@ mod tests {
     /// Slices of what was read live on for a while, so full buffers are kept until they are free.
     #[test]
     fn a_channel_at_the_limit_forgets_kept_buffers_before_it_reads_little() {
-        let memory = ReadMemory::new(LIMIT);
+        let memory = Budget::new(LIMIT);
         let mut reader = readers(&memory).swap_remove(0);
         let mut slices = VecDeque::new();
         for turn in 0..100 {
@@ -140,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_waits_keeps_its_buffer_only_where_there_is_room() {
-        let memory = ReadMemory::new(LIMIT);
+        let memory = Budget::new(LIMIT);
         let mut readers = readers(&memory);
         for reader in &mut readers {
             reader.size = MAX_READ;

@@ -15,15 +15,15 @@ use super::packets::Packets;
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::lock_order::SessionLocked;
-use crate::read_memory::ReadMemory;
+use crate::session_budgets::SessionBudgets;
 
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     pub(super) keys: SessionKeys,
     pub(super) id: SessionId,
     pub(super) congestion: Congestion,
-    /// What channels read into.
-    pub(super) reading: ReadMemory,
+    /// What channels read into, and what they are charged to.
+    pub(super) budgets: SessionBudgets,
     pub(super) config: SessionConfig,
     pub(super) side: Side,
     /// The tunnels over it.
@@ -46,7 +46,7 @@ impl Shared {
         config: SessionConfig,
         keys: SessionKeys,
         congestion: Congestion,
-        reading: ReadMemory,
+        budgets: SessionBudgets,
     ) -> Self {
         let session = Session::new(clock::now(), side, config.clone());
         Self {
@@ -54,7 +54,7 @@ impl Shared {
             id: keys.session_id(),
             keys,
             congestion,
-            reading,
+            budgets,
             packets: Arc::new(Packets::new(side, config.packet_scheduler)),
             config,
             side,

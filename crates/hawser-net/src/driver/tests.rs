@@ -157,13 +157,13 @@ fn begin(side: Side, config: &SessionConfig, handshake: Handshake) -> Driver {
         sealer: keys.sealer(id, out),
         stream: handshake.stream,
     };
-    let reading = ReadMemory::new(ByteCount::from_mib(16));
+    let budgets = SessionBudgets::of_client(ByteCount::from_mib(16));
     let driver = Driver::start(
         side,
         config.clone(),
         keys,
         Congestion::choose(None),
-        reading,
+        budgets,
     );
     let spec = ChannelSpec {
         id,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, Side};
 use hawser_types::{ChannelId, LinkIndex};
-use hawser_wire::{ChannelRole, JoinPrelude};
+use hawser_wire::{ChannelRole, FirstWord, JoinPrelude};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -23,7 +23,8 @@ use super::shared::{Ends, Entry, Shared};
 use super::{memory, session};
 use crate::bind::{self, SocketOptions};
 use crate::driver::{Driver, NewChannel};
-use crate::tls::{Handshake, TlsError, is_tls_record};
+use crate::identity::PublicKey;
+use crate::tls::{Handshake, TlsError};
 
 /// Accepts connections for as long as the gateway lives.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
@@ -152,35 +153,37 @@ async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, pla
         tracing::debug!(%error, "the kernel refuses a socket option");
     }
     let mut first = [0];
-    match timeout(PATIENCE, stream.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == JoinPrelude::FIRST_BYTE => {
+    let word = match timeout(PATIENCE, stream.peek(&mut first)).await {
+        Ok(Ok(1)) => FirstWord::of(first[0]),
+        Ok(_) => return,
+        Err(_) => return shared.count(|counters| counters.timed_out += 1),
+    };
+    match word {
+        FirstWord::Join => {
             let joined = timeout(PATIENCE, join(shared, stream, place)).await;
             count_join(shared, remote, joined);
         }
-        Ok(Ok(1)) if is_tls_record(first[0]) => {
-            match timeout(PATIENCE, shared.tls.handshake(stream, &[])).await {
-                Ok(Ok(handshake)) => {
-                    // Its key is proved: it holds no stranger's place any more.
-                    place.leave();
-                    shared.displace_silent(&handshake.peer, remote.ip()).await;
-                    begin(shared, handshake, remote);
-                }
-                // A client that races several connections lets go of those that lose.
-                Ok(Err(TlsError::Closed)) => {}
-                Ok(Err(error)) => {
-                    tracing::debug!(%remote, %error, "a handshake failed");
-                    shared.count(|counters| counters.handshakes_failed += 1);
-                }
-                Err(_) => shared.count(|counters| counters.timed_out += 1),
+        FirstWord::Handshake => match timeout(PATIENCE, shared.tls.handshake(stream, &[])).await {
+            Ok(Ok(handshake)) => {
+                // Its key is proved: it holds no stranger's place any more.
+                place.leave();
+                shared.displace_silent(&handshake.peer, remote.ip()).await;
+                begin(shared, handshake, remote);
             }
-        }
-        Ok(Ok(1)) => shared.count(|counters| counters.garbage += 1),
-        Ok(_) => {}
-        Err(_) => shared.count(|counters| counters.timed_out += 1),
+            // A client that races several connections lets go of those that lose.
+            Ok(Err(TlsError::Closed)) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(%remote, %error, "a handshake failed");
+                shared.count(|counters| counters.handshakes_failed += 1);
+            }
+            Err(_) => shared.count(|counters| counters.timed_out += 1),
+        },
+        FirstWord::Other => shared.count(|counters| counters.garbage += 1),
     }
 }
 
 /// Begins a session for a client that has proved its key.
+// long: one step after another, under one lock
 fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     let peer = handshake.peer;
     let config = &shared.config;
@@ -200,18 +203,21 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
             return;
         }
         if !shared.make_room(&mut sessions, &peer, remote.ip()) {
-            tracing::warn!(%peer, "too many sessions");
-            shared.count(|counters| counters.limited += 1);
-            return;
+            return tell_of_limit(shared, peer, "too many sessions");
         }
+        let budgets = shared.budgets(&peer, remote.ip());
+        let charge = match budgets.account.charge(memory::SESSION_CHARGE) {
+            Ok(charge) => charge,
+            Err(_) => return tell_of_limit(shared, peer, "no memory for a session"),
+        };
         let driver = Driver::start(
             Side::Gateway,
             memory::for_session(config),
             keys,
             shared.congestion.clone(),
-            shared.reading.clone(),
+            budgets,
         );
-        sessions.insert(id, Entry::new(driver.clone(), peer, ends));
+        sessions.insert(id, Entry::new(driver.clone(), peer, ends, charge));
         memory::begin(shared, &sessions, &driver);
         driver
     };
@@ -233,6 +239,21 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     };
     driver.add_channel(spec, new);
     shared.begun.send_modify(|begun| *begun += 1);
+}
+
+/// Counts a session that is refused for a limit. The log has fewer and fewer of them: a stranger
+/// can cause as many as he likes.
+fn tell_of_limit(shared: &Shared, peer: PublicKey, problem: &str) {
+    let mut count = 0;
+    shared.count(|counters| {
+        counters.limited += 1;
+        count = counters.limited;
+    });
+    if count.is_power_of_two() {
+        tracing::warn!(%peer, count, problem, "a session is refused");
+    } else {
+        tracing::debug!(%peer, count, problem, "a session is refused");
+    }
 }
 
 /// Waits for what a connection that joins begins with, and goes on with it here or, where its

@@ -101,6 +101,11 @@ impl Associations {
         self.endpoint.held().0
     }
 
+    /// The memory that all associations take.
+    pub(super) fn held(&self) -> ByteCount {
+        self.endpoint.held().0
+    }
+
     /// The number of keys that are known.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {

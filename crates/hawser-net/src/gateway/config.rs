@@ -17,6 +17,24 @@ pub trait Admission: Send + Sync + 'static {
     fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String>;
 }
 
+/// Admits every key, and enrols none: for a port that is open to all.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmitAll;
+
+impl Admission for AdmitAll {
+    fn admits(&self, _: &PublicKey) -> bool {
+        true
+    }
+
+    fn is_enrolled(&self, _: &PublicKey) -> bool {
+        true
+    }
+
+    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
+        Err("this port enrols no clients".to_owned())
+    }
+}
+
 /// The behaviour of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {

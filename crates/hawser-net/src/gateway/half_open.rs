@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hawser_types::SessionId;
+use hawser_types::{Budget, ByteCount, Charge, SessionId};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -31,6 +31,8 @@ use crate::identity::PublicKey;
 #[derive(Clone, Debug)]
 pub(crate) struct HalfOpen {
     limits: AcceptLimits,
+    /// What strangers are charged to, apart from clients: the number of places bounds that.
+    account: Budget,
     places: Arc<Mutex<Places>>,
 }
 
@@ -50,12 +52,14 @@ pub(crate) struct Place {
     number: u64,
     ready: Arc<Notify>,
     displaced: Arc<Notify>,
+    _charge: Charge,
 }
 
 impl HalfOpen {
     pub(crate) fn new(limits: AcceptLimits) -> Self {
         Self {
             limits,
+            account: Budget::new(ByteCount::new(u64::MAX)),
             places: Arc::default(),
         }
     }
@@ -76,9 +80,15 @@ impl HalfOpen {
             number: places.next,
             ready: Arc::clone(&guest.ready),
             displaced: Arc::clone(&guest.displaced),
+            _charge: self.account.noted(WAITING_CHARGE),
         };
         places.welcome(&self.limits, guest);
         place
+    }
+
+    /// What connections are charged that have not proved who they are.
+    pub(super) fn held(&self) -> ByteCount {
+        self.account.held()
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
@@ -109,6 +119,7 @@ impl Place {
     ) -> Option<T> {
         let working = async {
             timeout(patience, self.ready()).await.ok()?;
+            let _charge = self.half_open.account.noted(HANDSHAKE_CHARGE);
             Some(work.await)
         };
         tokio::select! {
@@ -303,6 +314,10 @@ impl Origin {
 const HANDSHAKE_TIME: Duration = Duration::from_secs(1);
 /// A client joins over all its links at once after an outage.
 const JOINS_PER_SESSION: usize = 16;
+/// What a connection is charged that waits or has a place, and for its handshake or join besides;
+/// see docs/design/charges.md.
+const WAITING_CHARGE: ByteCount = ByteCount::from_kib(4);
+const HANDSHAKE_CHARGE: ByteCount = ByteCount::from_kib(32);
 /// Connections in the line, as a multiple of the places.
 const LINE: usize = 4;
 /// Time after which a connection in the line looks who had time for a handshake meanwhile.

@@ -71,18 +71,12 @@ pub(super) async fn answer_join(
         records: 1,
         segment_size: None,
     };
-    // Two connections may have come this far with the same number: the first one has it.
-    if !driver.admit_channel(
-        spec,
-        NewChannel {
-            stream,
-            reader,
-            sealer,
-        },
-    ) {
-        return Err("the channel was taken meanwhile".to_owned());
-    }
-    Ok(())
+    let new = NewChannel {
+        stream,
+        reader,
+        sealer,
+    };
+    driver.admit_channel(spec, new)
 }
 
 /// Waits for the first record of a connection that joins, which proves that it belongs there.

@@ -24,13 +24,6 @@ pub struct AcceptLimits {
     pub memory: ByteCount,
 }
 
-impl AcceptLimits {
-    /// Memory that the channels of all sessions read into, beyond what each needs for one record.
-    pub(super) fn reading(&self) -> ByteCount {
-        ByteCount::new(self.memory.as_u64() / 8)
-    }
-}
-
 impl Default for AcceptLimits {
     fn default() -> Self {
         Self {

@@ -7,9 +7,11 @@
 //! 64 KiB of credit of its streams, and one chunk's worth of sending.
 //!
 //! What the sessions' recorders may take comes off first; that is never more than a quarter. So
-//! does what channels read into: an eighth, and what each needs for one record beyond that. So does
-//! what associations hold for their keys and for what comes before its turn; where that is more
-//! than a quarter, the largest of them end. What they send counts as the data of their sessions.
+//! does what clients are charged for sessions, channels, streams and lookups (`accounts.rs`), half
+//! at most, and what channels read into, an eighth, and what each needs for one record beyond that,
+//! until one client has more than its part. So does what associations hold for their keys and for
+//! what comes before its turn; where that is more than a quarter, the largest of them end. What
+//! they send counts as the data of their sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,7 +80,8 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
     let memory = shared.config.limits.memory.as_u64();
     let others = recorders
         .saturating_add(shared.held_by_associations().as_u64())
-        .saturating_add(shared.reading.held().as_u64());
+        .saturating_add(shared.half_open.held().as_u64())
+        .saturating_add(shared.accounts.held().as_u64());
     let half = memory.saturating_sub(others) / 2;
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
@@ -104,6 +107,17 @@ fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) -> Shares {
             .with(|session, now| session.set_memory(now, receive, send));
     }
     Shares::new(receive, send, left)
+}
+
+/// The memory that is known to be held.
+pub(super) fn charged(shared: &Shared) -> ByteCount {
+    let associations = shared.associations.get();
+    let associations = associations.map(|it| it.held()).unwrap_or_default();
+    let sessions = shared.lock_sessions();
+    let of_session = |entry: &Entry| entry.driver.with(|session, _| session.memory().as_u64());
+    let data = sessions.values().map(of_session).sum();
+    let strangers = shared.half_open.held();
+    shared.accounts.held() + strangers + associations + ByteCount::new(data)
 }
 
 /// Lets a session take no more for now; returns what it holds.
@@ -137,6 +151,9 @@ fn level(budget: u64, most: u64, held: &[u64]) -> u64 {
     }
     low
 }
+
+/// What a session takes beside its data and its channels. Its charge; see docs/design/charges.md.
+pub(super) const SESSION_CHARGE: ByteCount = ByteCount::from_kib(32);
 
 const PERIOD: Duration = Duration::from_secs(1);
 

@@ -88,7 +88,14 @@ async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey, ends: Ends)
             .with(|session, _| session.peer_metadata(id))
             .unwrap_or_default();
         let stream = BondStream::new(driver.clone(), id, opening);
-        let sent = shared.incoming.send(Incoming { stream, peer, ends });
+        let incoming = Incoming {
+            stream,
+            peer,
+            ends,
+            from: driver.opened_from(id),
+            account: driver.account().clone(),
+        };
+        let sent = shared.incoming.send(incoming);
         tokio::select! {
             sent = sent => if sent.is_err() {
                 return;

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use hawser_types::{ByteCount, SessionId};
+use hawser_types::{Budget, ByteCount, Charge, SessionId};
 use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 
+use super::accounts::{Accounts, Holder};
 use super::association::Associations;
 use super::config::{Admission, GatewayConfig};
 use super::further_links::Further;
@@ -20,8 +21,8 @@ use super::sources::{network_of, source_of};
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::identity::PublicKey;
-use crate::read_memory::ReadMemory;
 use crate::session::SessionHandle;
+use crate::session_budgets::SessionBudgets;
 use crate::sign_of_life::oldest_silent;
 use crate::stream::BondStream;
 use crate::tls::TlsServer;
@@ -29,8 +30,8 @@ use crate::tls::TlsServer;
 pub(super) struct Shared {
     pub(super) config: GatewayConfig,
     pub(super) congestion: Congestion,
-    /// What the channels of all sessions read into.
-    pub(super) reading: ReadMemory,
+    /// What clients are charged to.
+    pub(super) accounts: Accounts,
     pub(super) admission: Arc<dyn Admission>,
     pub(super) tls: TlsServer,
     sessions: Mutex<HashMap<SessionId, Entry>>,
@@ -67,11 +68,12 @@ pub(super) struct Entry {
     pub(super) used: Instant,
     /// Its client was struck off the list, and the session is about to end.
     pub(super) revoked: bool,
+    _charge: Charge,
 }
 
 impl Entry {
     /// One that begins now.
-    pub(super) fn new(driver: Driver, peer: PublicKey, ends: Ends) -> Self {
+    pub(super) fn new(driver: Driver, peer: PublicKey, ends: Ends, charge: Charge) -> Self {
         let now = Instant::now();
         Self {
             driver,
@@ -80,6 +82,7 @@ impl Entry {
             begun: now,
             used: now,
             revoked: false,
+            _charge: charge,
         }
     }
 }
@@ -93,6 +96,11 @@ pub struct Incoming {
     pub peer: PublicKey,
     /// Both ends of the session's first connection.
     pub ends: Ends,
+    /// The client's address and port at the TCP channel that brought the opening. `None` where that
+    /// channel lives no more, or is an association.
+    pub from: Option<SocketAddr>,
+    /// What the client is charged to: whatever is kept for the stream holds a charge of it.
+    pub account: Budget,
 }
 
 /// Both ends of the connection that a session began with.
@@ -164,9 +172,10 @@ impl Shared {
         tls: TlsServer,
         senders: Senders,
     ) -> Self {
+        let accounts = Accounts::new(config.limits.memory);
         Self {
             half_open: HalfOpen::new(config.limits),
-            reading: ReadMemory::new(config.limits.reading()),
+            accounts,
             probing: Probing::default(),
             config,
             congestion,
@@ -275,6 +284,19 @@ impl Shared {
             && (limits.sessions_per_network == usize::MAX
                 || count(&|it| network_of(it.ends.remote.ip()) == network)
                     < limits.sessions_per_network)
+    }
+
+    /// The budgets of a session that a client begins from there. Where keys cost nothing, what
+    /// tells clients apart is the address.
+    pub(super) fn budgets(&self, peer: &PublicKey, from: IpAddr) -> SessionBudgets {
+        let client = match self.config.limits.sessions_per_source < usize::MAX {
+            true => Holder::Address(from),
+            false => Holder::Key(*peer.as_bytes()),
+        };
+        SessionBudgets {
+            reading: self.accounts.reading_of(client),
+            account: self.accounts.of(client),
+        }
     }
 
     /// A stream was opened in a session.

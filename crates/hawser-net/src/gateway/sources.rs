@@ -7,6 +7,17 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     masked(address, 32, 64)
 }
 
+/// A key that stands for one customer's addresses, where those tell clients apart.
+pub fn key_of(address: IpAddr) -> [u8; 32] {
+    let mut key = [0; 32];
+    let octets = match source_of(address) {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    key[..octets.len()].copy_from_slice(&octets);
+    key
+}
+
 /// The first address of one network: an IPv4 /24, or an IPv6 /48.
 pub fn network_of(address: IpAddr) -> IpAddr {
     masked(address, 24, 48)

@@ -2,36 +2,24 @@
 
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use hawser_channels::association::association_config;
 use hawser_sctp::Local;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_skip::namespace::{in_namespace, ip};
-use hawser_types::ByteCount;
-use hawser_wire::ChannelRole;
+use hawser_types::{ByteCount, StreamGroup};
+use hawser_wire::{ChannelRole, JoinPrelude, StateFrame};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::*;
 use crate::association::AssociationEndpoint;
+use crate::clock;
 use crate::driver::NewChannel;
 use crate::identity::Identity;
-use crate::read_memory::ReadMemory;
+use crate::session_budgets::SessionBudgets;
 use crate::tls::{Handshake, client_handshake};
-
-/// Admits every client.
-pub(super) struct Everybody;
-
-impl Admission for Everybody {
-    fn admits(&self, _: &PublicKey) -> bool {
-        true
-    }
-    fn is_enrolled(&self, _: &PublicKey) -> bool {
-        true
-    }
-    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-}
 
 #[test]
 fn a_client_displaces_its_own_session_that_a_power_cut_has_silenced() {
@@ -107,7 +95,7 @@ fn start(listener: TcpListener, limits: AcceptLimits) -> Gateway {
         congestion: None,
         predecessor: None,
     };
-    Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap()
+    Gateway::start(config, vec![listener], Arc::new(AdmitAll)).unwrap()
 }
 
 async fn gateway() -> (Gateway, SocketAddr, PublicKey) {
@@ -186,6 +174,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A client's session over one TCP channel.
 async fn session(address: SocketAddr, key: PublicKey) -> Driver {
     let stream = TcpStream::connect(address).await.unwrap();
+    session_over(stream, key).await
+}
+
+/// The same over this connection.
+async fn session_over(stream: TcpStream, key: PublicKey) -> Driver {
     let me = Identity::from_seed([2; 32]);
     let handshake = client_handshake(stream, &me, key).await.unwrap();
     let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
@@ -196,24 +189,87 @@ async fn session(address: SocketAddr, key: PublicKey) -> Driver {
         stream: handshake.stream,
     };
     let config = SessionConfig::default();
-    let reading = ReadMemory::new(ByteCount::from_mib(16));
+    let budgets = SessionBudgets::of_client(ByteCount::from_mib(16));
     let driver = Driver::start(
         Side::Client,
         config,
         keys,
         Congestion::choose(None),
-        reading,
+        budgets,
     );
-    let spec = ChannelSpec {
+    driver.add_channel(express(id, 0), new);
+    driver
+}
+
+/// An express channel after so many records, over a link of its own.
+fn express(id: ChannelId, records: u64) -> ChannelSpec {
+    ChannelSpec {
         id,
         role: ChannelRole::Express,
-        link: LinkIndex::new(1),
+        link: LinkIndex::new(1 + id.value()),
         begun_by: Side::Client,
-        records: 0,
+        records,
         segment_size: None,
+    }
+}
+
+/// Joins the session over this connection.
+async fn join(driver: &Driver, mut stream: TcpStream) {
+    let id = until(|| driver.take_grant()).await;
+    let keys = driver.keys();
+    let mut sealer = keys.sealer(id, Direction::ClientToGateway);
+    let mut reader = keys.reader(id, Direction::GatewayToClient, false);
+    let spec = express(id, 1);
+    let mut frame = BytesMut::new();
+    let said = StateFrame::Join {
+        role: spec.role,
+        link: spec.link.value(),
+    };
+    said.encode(&mut frame);
+    let prelude = JoinPrelude {
+        session: driver.id(),
+        channel: id,
+    };
+    let mut out = BytesMut::from(&prelude.encode()[..]);
+    sealer.seal(clock::now(), &frame, &Default::default(), &mut out);
+    stream.write_all(&out).await.unwrap();
+    while reader.next_record().unwrap().is_none() {
+        assert!(stream.read_buf(reader.buffer()).await.unwrap() > 0);
+    }
+    let new = NewChannel {
+        stream,
+        reader,
+        sealer,
     };
     driver.add_channel(spec, new);
-    driver
+}
+
+/// A service that is shown the address that the session began from blames the address's next
+/// holder, and lets in a client that had the address once.
+#[tokio::test]
+async fn a_stream_comes_from_the_address_of_the_channel_that_brought_it() {
+    let (gateway, address, key) = gateway().await;
+    let (left, held) = ([127, 0, 0, 5], [127, 0, 0, 6]);
+    let connect = async |from: [u8; 4]| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        socket.connect(address).await.unwrap()
+    };
+    let driver = session_over(connect(left).await, key).await;
+    let open = async || {
+        driver.open_stream(StreamGroup::OWN, Bytes::new()).unwrap();
+        let accepted = tokio::time::timeout(PATIENCE, gateway.accept()).await;
+        accepted.unwrap().unwrap()
+    };
+    let incoming = open().await;
+    assert_eq!(incoming.from.unwrap().ip(), IpAddr::from(left));
+    let second = connect(held).await;
+    let at = second.local_addr().unwrap();
+    join(&driver, second).await;
+    driver.drop_channel(ChannelId::new(0));
+    let incoming = open().await;
+    assert_eq!(incoming.from, Some(at));
+    assert_eq!(incoming.ends.remote.ip(), IpAddr::from(left));
 }
 
 async fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {

@@ -26,7 +26,7 @@ impl LanHold {
         let near = particular_prefixes().await;
         let near = near.map_err(|error| LanError::Routes(error.to_string()))?;
         let script = script(interfaces, &near);
-        let beginning = spawn_blocking(move || guard.begin_table(TABLE, &script).map(|()| guard));
+        let beginning = spawn_blocking(move || guard.begin_table(TABLE, || script).map(|()| guard));
         let guard = beginning.await.map_err(|_| LanError::Ending)??;
         Ok(Self { guard })
     }

@@ -7,6 +7,7 @@ use rtnetlink::Handle;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::link::LinkFlags;
 use rtnetlink::packet_route::route::{RouteMessage, RouteType};
+use rtnetlink::sys::AsyncSocket as _;
 use tokio::time::timeout;
 
 use super::LinkError;
@@ -17,10 +18,29 @@ pub(crate) async fn dump<T, F: Future<Output = Result<T, LinkError>>>(
     list: impl FnOnce(Handle) -> F,
 ) -> Result<T, LinkError> {
     let (connection, handle, _no_events) = rtnetlink::new_connection()?;
+    listed(connection, list(handle)).await
+}
+
+/// The same, by a socket for which the kernel keeps to the kind and the table that a question for
+/// routes names, since Linux 4.20: a router may have a million others.
+pub(super) async fn dump_filtered<T, F: Future<Output = Result<T, LinkError>>>(
+    list: impl FnOnce(Handle) -> F,
+) -> Result<T, LinkError> {
+    let (mut connection, handle, _no_events) = rtnetlink::new_connection()?;
+    // A kernel that does not know it lists more.
+    let socket = connection.socket_mut().socket_mut();
+    let _ = socket.set_netlink_get_strict_chk(true);
+    listed(connection, list(handle)).await
+}
+
+async fn listed<T>(
+    connection: impl Future,
+    list: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
     let listing = async {
         tokio::select! {
-            listed = list(handle) => listed,
-            () = connection => Err(LinkError::Closed),
+            listed = list => listed,
+            _ = connection => Err(LinkError::Closed),
         }
     };
     match timeout(PATIENCE, listing).await {

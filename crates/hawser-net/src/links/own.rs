@@ -1,10 +1,11 @@
 //! Following this machine's own addresses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use futures_util::{FutureExt as _, StreamExt as _};
+use ipnet::IpNet;
 use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
@@ -12,14 +13,17 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::LinkError;
+use super::local_routes::{is_local, local_routes};
 use super::monitor::{Events, Follow, Following, RESTART_PAUSE, subscribe};
-use super::netlink::{dump, each};
+use super::netlink::{dump_filtered, each, is_up};
 
 /// The addresses of this machine, kept current for as long as this or a clone of it lives.
 ///
 /// It has every address of every interface, whatever its scope or state, since the kernel delivers
 /// packets to all of them here, and the subnet-router anycast address of every IPv6 network
-/// (RFC 4291 §2.6.1). The default value knows no address and follows nothing.
+/// (RFC 4291 §2.6.1). Besides, it has the addresses and networks of routes that end here: local
+/// ones, by which a load balancer gives a machine addresses that no interface has, broadcast and
+/// anycast. The default value knows no address and follows nothing.
 #[derive(Clone, Debug, Default)]
 pub struct OwnAddresses {
     followed: Option<Followed>,
@@ -27,11 +31,20 @@ pub struct OwnAddresses {
 
 #[derive(Clone, Debug)]
 struct Followed {
-    known: watch::Receiver<Arc<BTreeSet<IpAddr>>>,
+    known: watch::Receiver<Arc<OwnList>>,
     _following: Arc<Following>,
 }
 
-type Sender = watch::Sender<Arc<BTreeSet<IpAddr>>>;
+/// The list at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnList {
+    /// Those that a connection may be from.
+    addresses: BTreeSet<IpAddr>,
+    /// All else that is delivered here, by the length of the prefix.
+    networks: BTreeMap<u8, BTreeSet<IpNet>>,
+}
+
+type Sender = watch::Sender<Arc<OwnList>>;
 
 impl OwnAddresses {
     /// Lists the addresses and follows them from then on.
@@ -44,7 +57,7 @@ impl OwnAddresses {
         let (sender, known) = watch::channel(Arc::new(list_own().await?));
         let followed = Followed {
             known,
-            _following: Arc::new(Following::start(OwnList(sender))),
+            _following: Arc::new(Following::start(OwnFollower(sender))),
         };
         Ok(Self {
             followed: Some(followed),
@@ -54,19 +67,46 @@ impl OwnAddresses {
     /// Tells whether `address`, or the IPv4 address that it maps, is one of them now.
     pub fn contains(&self, address: IpAddr) -> bool {
         let followed = self.followed.as_ref();
-        followed.is_some_and(|it| it.known.borrow().contains(&address.to_canonical()))
+        followed.is_some_and(|it| it.known.borrow().contains(address))
     }
 
     /// All of them, as they change; `None` for the default value. They are followed for as long as
     /// this or a clone of it lives.
-    pub fn all(&self) -> Option<watch::Receiver<Arc<BTreeSet<IpAddr>>>> {
+    pub fn all(&self) -> Option<watch::Receiver<Arc<OwnList>>> {
         Some(self.followed.as_ref()?.known.clone())
     }
 }
 
-struct OwnList(Sender);
+impl OwnList {
+    /// Tells whether `address`, or the IPv4 address that it maps, is one of them.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let is_in = |(length, networks): (&u8, &BTreeSet<IpNet>)| {
+            let around = IpNet::new(address, *length);
+            around.is_ok_and(|it| networks.contains(&it.trunc()))
+        };
+        self.addresses.contains(&address) || self.networks.iter().any(is_in)
+    }
 
-impl Follow for OwnList {
+    /// The single addresses that connections may be to and from.
+    pub fn addresses(&self) -> impl Iterator<Item = &IpAddr> {
+        self.addresses.iter()
+    }
+
+    fn add(&mut self, network: IpNet, is_unicast: bool) {
+        let is_single = network.prefix_len() == network.max_prefix_len();
+        if is_single && is_unicast {
+            self.addresses.insert(network.addr());
+        } else {
+            let alike = self.networks.entry(network.prefix_len()).or_default();
+            alike.insert(network);
+        }
+    }
+}
+
+struct OwnFollower(Sender);
+
+impl Follow for OwnFollower {
     const WHAT: &'static str = "this machine's addresses";
 
     async fn follow(&self, events: Events<'_>) {
@@ -86,7 +126,7 @@ impl Follow for OwnList {
     }
 }
 
-impl OwnList {
+impl OwnFollower {
     async fn publish(&self) {
         let listed = loop {
             match list_own().await {
@@ -109,25 +149,35 @@ impl OwnList {
 /// Whether the list may be another one after `message`.
 fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
     match &message.payload {
-        NetlinkPayload::InnerMessage(inner) => matches!(
-            inner,
+        NetlinkPayload::InnerMessage(inner) => match inner {
             RouteNetlinkMessage::NewAddress(_)
-                | RouteNetlinkMessage::DelAddress(_)
-                | RouteNetlinkMessage::DelLink(_)
-        ),
+            | RouteNetlinkMessage::DelAddress(_)
+            | RouteNetlinkMessage::NewRule(_)
+            | RouteNetlinkMessage::DelRule(_)
+            | RouteNetlinkMessage::DelLink(_) => true,
+            // The kernel does not tell of routes that go with it.
+            RouteNetlinkMessage::NewLink(link) => !is_up(link.header.flags),
+            RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
+                is_local(route)
+            }
+            _ => false,
+        },
         // An overrun: the kernel had more events than the socket could hold.
         _ => true,
     }
 }
 
-async fn list_own() -> Result<BTreeSet<IpAddr>, LinkError> {
-    dump(|handle| async move {
-        let mut own = BTreeSet::new();
+async fn list_own() -> Result<OwnList, LinkError> {
+    dump_filtered(|handle| async move {
+        let mut own = OwnList::default();
         let found = handle.address().get().execute();
         each("addresses", found, |message| {
-            own.extend(delivered(&message))
+            own.addresses.extend(delivered(&message))
         })
         .await?;
+        for route in local_routes(&handle).await? {
+            own.add(route.network, route.is_unicast);
+        }
         Ok(own)
     })
     .await
@@ -179,6 +229,34 @@ mod tests {
         assert_eq!(anycast("2001:db8:1::7", 127), None);
         assert_eq!(anycast("2001:db8::7", 128), None);
         assert_eq!(anycast("2001:db8::7", 0), None);
+    }
+
+    #[test]
+    fn an_address_in_a_network_that_ends_here_is_one_of_them() {
+        let mut own = OwnList::default();
+        for (network, is_unicast) in [
+            ("198.51.100.7/32", true),
+            ("203.0.113.0/24", true),
+            ("192.0.2.255/32", false),
+            ("2001:db8::/48", true),
+        ] {
+            own.add(network.parse().unwrap(), is_unicast);
+        }
+        for (address, is_own) in [
+            ("198.51.100.7", true),
+            ("::ffff:198.51.100.7", true),
+            ("198.51.100.8", false),
+            ("203.0.113.254", true),
+            ("203.0.114.0", false),
+            ("192.0.2.255", true),
+            ("192.0.2.254", false),
+            ("2001:db8:0:7::1", true),
+            ("2001:db8:1::1", false),
+        ] {
+            assert_eq!(own.contains(address.parse().unwrap()), is_own, "{address}");
+        }
+        let single: Vec<_> = own.addresses().map(ToString::to_string).collect();
+        assert_eq!(single, ["198.51.100.7"]);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use hawser_types::LinkIndex;
 use ipnet::IpNet;
 use rtnetlink::packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType,
@@ -29,21 +28,6 @@ pub async fn networks_on_links() -> Result<Vec<IpNet>, LinkError> {
             |it: &RouteAttribute| matches!(it, RouteAttribute::Gateway(_) | RouteAttribute::Via(_));
         let is_network = route.header.kind == RouteType::Unicast && found;
         is_network && !route.attributes.iter().any(is_routed)
-    })
-    .await
-}
-
-/// The destinations that routes by these interfaces lead to, but for default routes.
-pub(crate) async fn networks_by(interfaces: &[LinkIndex]) -> Result<Vec<IpNet>, LinkError> {
-    prefixes_of(|route| {
-        let by = |index: u32| interfaces.contains(&LinkIndex::new(index));
-        let leads_there = |it: &RouteAttribute| match it {
-            RouteAttribute::Oif(index) => by(*index),
-            RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| by(hop.interface_index)),
-            _ => false,
-        };
-        let is_network = route.header.kind == RouteType::Unicast;
-        is_network && route.attributes.iter().any(leads_there)
     })
     .await
 }

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
-use super::json_file::JsonFile;
+use super::json_file::{JsonFile, Stored};
+use super::later_fields::LaterFields;
+use super::state_file::StateFile;
 use crate::host_port::HostPort;
 use crate::identity::PublicKey;
 use crate::invite::MAX_ADDRESSES;
@@ -22,7 +24,7 @@ pub struct ClientStore {
 
 /// A gateway that knows this client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct EnrolledGateway {
     /// The key that it proves.
@@ -37,13 +39,16 @@ pub struct EnrolledGateway {
     /// It is for connections to itself alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer_only: bool,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 impl ClientStore {
     /// Reads the file in `dir`; a missing one is a client that has not enrolled.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
-            file: JsonFile::open(dir.file("client.json"))?,
+            file: JsonFile::open(dir, StateFile::Client)?,
         })
     }
 
@@ -98,7 +103,9 @@ impl ClientStore {
         self.file.update(|state| {
             let mut known = state.gateways.iter();
             let before = known.find(|gateway| gateway.key == key);
-            let reached = before.map_or_else(Vec::new, |before| before.reached.clone());
+            let (reached, later) = before.map_or_else(Default::default, |before| {
+                (before.reached.clone(), before.later.clone())
+            });
             state.gateways.retain(|gateway| gateway.key != key);
             if state.gateways.len() >= MAX_GATEWAYS {
                 return Err(StoreError::Full {
@@ -113,6 +120,7 @@ impl ClientStore {
                 enrolled_at: now,
                 reached,
                 peer_only,
+                later,
             });
             Ok(())
         })
@@ -147,10 +155,19 @@ impl ClientStore {
 
 /// The gateways in the order of enrolment: the clock may have been set back in between.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 struct State {
     version: u64,
     gateways: Vec<EnrolledGateway>,
+    #[serde(flatten)]
+    later: LaterFields,
+}
+
+impl Stored for State {
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
+        let gateways = self.gateways.iter().map(|gateway| &gateway.later);
+        std::iter::once(&self.later).chain(gateways)
+    }
 }
 
 impl Default for State {
@@ -158,6 +175,7 @@ impl Default for State {
         Self {
             version: VERSION,
             gateways: Vec::new(),
+            later: LaterFields::default(),
         }
     }
 }

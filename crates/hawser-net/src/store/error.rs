@@ -1,5 +1,6 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::state_file::StateFile;
 use crate::identity::{FileError, PublicKey};
 
 /// Why the stored state cannot be read or changed.
@@ -16,7 +17,8 @@ pub enum StoreError {
     #[error("the system gives no random numbers to make a secret of")]
     NoRandomness,
     /// A file was changed by something else than this program.
-    #[error("{} is damaged: {reason}; correct it, or move it away to start anew", path.display())]
+    #[error("{} is damaged: {reason}; put back a copy, or move it away: then {}", path.display(),
+        without(path))]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -24,8 +26,8 @@ pub enum StoreError {
         reason: String,
     },
     /// A file was written by a later release.
-    #[error("{} has version {got}, only version {VERSION} is understood; update hawser",
-        path.display())]
+    #[error("{} was written by a later version: its format is {got}, known is {VERSION}; update \
+        hawser", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -75,6 +77,14 @@ pub enum StoreError {
         /// The start of the name.
         got: String,
     },
+}
+
+/// What moving a file away would cost.
+fn without(path: &Path) -> &'static str {
+    match StateFile::at(path) {
+        Some(file) => file.without_it(),
+        None => "what it holds is lost",
+    }
 }
 
 /// Version of the files.

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
 use super::error::{MAX_NAME, StoreError, VERSION};
-use super::json_file::JsonFile;
+use super::json_file::{JsonFile, Stored};
+use super::later_fields::LaterFields;
+use super::state_file::StateFile;
+use super::tense::Tense;
 use crate::host_port::excerpt;
 use crate::identity::PublicKey;
 use crate::unix_time::UnixTime;
@@ -25,7 +28,7 @@ pub struct GatewayStore {
 
 /// A client that has enrolled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Peer {
     /// The key that it proves whenever it connects.
@@ -37,11 +40,14 @@ pub struct Peer {
     pub enrolled_at: UnixTime,
     /// The enrolment key of the invite that it used.
     pub invite: PublicKey,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 /// An invite that was made here.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct PendingInvite {
     /// The public half of [`crate::invite::Invite::enrolment_identity`].
@@ -51,6 +57,9 @@ pub struct PendingInvite {
     /// The client that has enrolled with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_by: Option<PublicKey>,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 impl PendingInvite {
@@ -102,12 +111,13 @@ impl GatewayStore {
     /// Reads the file in `dir`; a missing one is a gateway that knows no client.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
-            file: JsonFile::open(dir.file("gateway.json"))?,
+            file: JsonFile::open(dir, StateFile::Gateway)?,
         })
     }
 
     /// Makes an invite known: `key` is the public half of its enrolment identity. Invites that
-    /// expired more than [`KEEP_EXPIRED`] before `now` are forgotten.
+    /// expired [`KEEP_EXPIRED`] before `now` are forgotten. Those that expired years ago
+    /// are not, unless room is needed, since the clock may be wrong.
     pub fn add_invite(
         &self,
         key: PublicKey,
@@ -115,9 +125,11 @@ impl GatewayStore {
         now: UnixTime,
     ) -> Result<(), StoreError> {
         self.file.update(|state| {
-            state
-                .invites
-                .retain(|invite| now.since(invite.expires) <= KEEP_EXPIRED);
+            let tense = |it: &PendingInvite| Tense::of(it.expires + KEEP_EXPIRED, FOR_EVER, now);
+            state.invites.retain(|it| tense(it) != Tense::Ended);
+            if state.invites.len() >= MAX_INVITES {
+                state.invites.retain(|it| tense(it) == Tense::Counts);
+            }
             if state.invite(&key).is_some() {
                 return Err(StoreError::InviteExists { key });
             }
@@ -131,6 +143,7 @@ impl GatewayStore {
                 key,
                 expires,
                 used_by: None,
+                later: LaterFields::default(),
             });
             Ok(())
         })
@@ -236,6 +249,7 @@ impl GatewayStore {
                 name: None,
                 enrolled_at: now,
                 invite,
+                later: LaterFields::default(),
             });
             Ok(Enrolment::New)
         })
@@ -277,11 +291,13 @@ impl GatewayStore {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 struct State {
     version: u64,
     peers: Vec<Peer>,
     invites: Vec<PendingInvite>,
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 impl State {
@@ -294,12 +310,21 @@ impl State {
     }
 }
 
+impl Stored for State {
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
+        let peers = self.peers.iter().map(|peer| &peer.later);
+        let invites = self.invites.iter().map(|invite| &invite.later);
+        std::iter::once(&self.later).chain(peers).chain(invites)
+    }
+}
+
 impl Default for State {
     fn default() -> Self {
         Self {
             version: VERSION,
             peers: Vec::new(),
             invites: Vec::new(),
+            later: LaterFields::default(),
         }
     }
 }
@@ -307,5 +332,7 @@ impl Default for State {
 /// Time for which an invite is remembered after it expired, to be able to say just that.
 pub const KEEP_EXPIRED: Duration = Duration::from_secs(24 * 3600);
 
+/// An invite is valid for as long as its maker wishes.
+const FOR_EVER: Duration = Duration::MAX;
 const MAX_INVITES: usize = 10_000;
 const MAX_PEERS: usize = 50_000;

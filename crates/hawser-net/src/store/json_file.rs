@@ -1,5 +1,6 @@
 //! A value in a JSON file that several processes change.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -9,12 +10,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
+use super::later_fields::LaterFields;
+use super::state_file::{ASIDE, StateFile, WhenDamaged};
 use crate::files::{self, FileError};
 
-/// The value of a JSON file, and a way to change it that never loses another process's change.
+/// What a JSON file holds.
+pub(super) trait Stored: Clone + Default + PartialEq + Serialize + DeserializeOwned {
+    /// The fields that this version does not know, of the value and of each of its entries.
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields>;
+}
+
+/// The value of a JSON file, and a way to change it that never loses another process's change, nor
+/// the fields of a later version.
 #[derive(Debug)]
 pub(super) struct JsonFile<T> {
+    file: StateFile,
     path: PathBuf,
     cached: Mutex<Cached<T>>,
 }
@@ -46,11 +58,24 @@ struct VersionOnly {
     version: u64,
 }
 
-impl<T: Clone + Default + Serialize + DeserializeOwned> JsonFile<T> {
+impl<T: Stored> JsonFile<T> {
     /// Reads the file; one that is missing holds the default value.
-    pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
-        let cached = Mutex::new(load(&path)?);
-        Ok(Self { path, cached })
+    pub(super) fn open(dir: &StateDir, file: StateFile) -> Result<Self, StoreError> {
+        let path = dir.file(file.name());
+        let cached: Cached<T> = load(&path).or_else(|_| {
+            // Another process may be about to replace it; where there is no lock, as on a full
+            // disk, what is read again counts as well.
+            let _lock = files::lock(&path.with_extension("lock"));
+            load(&path).or_else(|error| begin_anew(file, &path, error))
+        })?;
+        let later = cached.value.later_fields();
+        let names: BTreeSet<&str> = later.flat_map(LaterFields::names).collect();
+        if !names.is_empty() {
+            let path = path.display();
+            tracing::warn!(file = %path, ?names, "keeping fields that a later version has written");
+        }
+        let cached = Mutex::new(cached);
+        Ok(Self { file, path, cached })
     }
 
     /// Looks at the value as it was last read.
@@ -63,7 +88,12 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> JsonFile<T> {
         let mut cached = self.cached();
         let changed = self.is_changed(&cached)?;
         if changed {
-            *cached = load(&self.path)?;
+            let loaded = load(&self.path);
+            *cached = loaded.or_else(|error| match error {
+                // Such as having no descriptor left: the file may be as good as ever.
+                StoreError::File(FileError::Io { .. }) => Err(error),
+                _ => begin_anew(self.file, &self.path, error),
+            })?;
         }
         Ok(changed)
     }
@@ -74,10 +104,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> JsonFile<T> {
     pub(super) fn update<R, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
-    ) -> Result<R, E>
-    where
-        T: PartialEq,
-    {
+    ) -> Result<R, E> {
         files::private_dir(files::parent(&self.path)).map_err(StoreError::from)?;
         // The lock serialises writers, those of this process too. Readers are never made to wait
         // for a disk or for another process.
@@ -130,6 +157,37 @@ impl FileIdentity {
     }
 }
 
+/// Sets a file aside that is only a cache and makes no sense, and begins with the default value.
+/// What others may write is refused still: nothing of this program is to be read there.
+fn begin_anew<T: Default>(
+    file: StateFile,
+    path: &Path,
+    error: StoreError,
+) -> Result<Cached<T>, StoreError> {
+    let is_refused = matches!(
+        error,
+        StoreError::File(FileError::TooOpen { .. } | FileError::WrongOwner { .. })
+    );
+    if file.when_damaged() != WhenDamaged::SetAside || is_refused {
+        return Err(error);
+    }
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(ASIDE);
+    let what = file.without_it();
+    match fs::rename(path, &aside) {
+        Ok(()) => {
+            let aside = Path::new(&aside).display();
+            tracing::warn!(%error, %aside, "set aside a file that can't be used: {what}");
+        }
+        // It may be gone by now, or the disk takes no change.
+        Err(refused) => tracing::warn!(%error, %refused, "leaving out a file: {what}"),
+    }
+    Ok(Cached {
+        value: T::default(),
+        stamp: None,
+    })
+}
+
 fn load<T: Default + DeserializeOwned>(path: &Path) -> Result<Cached<T>, StoreError> {
     let file = match files::open_private(path, 0o644) {
         Ok(file) => file,
@@ -163,7 +221,7 @@ fn parse<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError
     };
     // By itself, since a later version may have any other shape.
     let VersionOnly { version } = serde_json::from_slice(bytes).map_err(corrupt)?;
-    if version != VERSION {
+    if version > VERSION {
         return Err(StoreError::Version {
             path: path.to_path_buf(),
             got: version,

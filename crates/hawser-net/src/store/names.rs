@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
-use super::json_file::JsonFile;
+use super::json_file::{JsonFile, Stored};
+use super::later_fields::LaterFields;
+use super::state_file::StateFile;
 use crate::identity::PublicKey;
 
 /// The names that this host knows, in the file `names.json`.
@@ -23,7 +25,7 @@ pub struct NameStore {
 
 /// A host that is known by name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct NamedPeer {
     /// Its name in a directory.
@@ -38,6 +40,9 @@ pub struct NamedPeer {
     /// remembered of it does not hold any more.
     #[serde(default)]
     pub added: u64,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 /// Why a name is not added, or does not get a key.
@@ -82,7 +87,7 @@ impl NameStore {
     /// Reads the file in `dir`; where there is none, no names are known.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
-            file: JsonFile::open(dir.file("names.json"))?,
+            file: JsonFile::open(dir, StateFile::Names)?,
             told: Mutex::default(),
         })
     }
@@ -143,6 +148,7 @@ impl NameStore {
                 key: None,
                 trusted_first: false,
                 added: state.added,
+                later: LaterFields::default(),
             });
             state.set_key(name, key, false)
         })
@@ -195,13 +201,15 @@ impl NameStore {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 struct State {
     version: u64,
     /// How many entries were ever added.
     #[serde(default)]
     added: u64,
     names: Vec<NamedPeer>,
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 impl State {
@@ -225,12 +233,20 @@ impl State {
     }
 }
 
+impl Stored for State {
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
+        let names = self.names.iter().map(|peer| &peer.later);
+        std::iter::once(&self.later).chain(names)
+    }
+}
+
 impl Default for State {
     fn default() -> Self {
         Self {
             version: VERSION,
             added: 0,
             names: Vec::new(),
+            later: LaterFields::default(),
         }
     }
 }

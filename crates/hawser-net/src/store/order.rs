@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
-use super::json_file::JsonFile;
+use super::json_file::{JsonFile, Stored};
+use super::later_fields::LaterFields;
 use super::names::NamedPeer;
+use super::state_file::StateFile;
 use crate::identity::PublicKey;
 
 /// The numbers of the newest description of each known host, in the file `order.json`.
@@ -24,17 +26,24 @@ pub struct OrderStore {
 impl OrderStore {
     /// Reads the file in `dir`; where there is none, nothing is known.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
-        let file: JsonFile<State> = JsonFile::open(dir.file("order.json"))?;
+        let file: JsonFile<State> = JsonFile::open(dir, StateFile::Order)?;
         let newest = Mutex::new(file.read(|state| state.newest.clone()));
         Ok(Self { file, newest })
     }
 
     /// Begins a session of descriptions of this host at this time. Its number is higher than all
-    /// before, also when the clock has gone back. Writes the file.
-    pub fn begin_session(&self, unix_ms: u64) -> Result<u64, StoreError> {
-        self.file.update(|state| {
-            state.own_session = unix_ms.max(state.own_session.saturating_add(1));
-            Ok(state.own_session)
+    /// before, also when the clock has gone back. Writes the file; where that fails, the log says
+    /// so, and the number of the next start is as high only if the clock does not go back.
+    pub fn begin_session(&self, unix_ms: u64) -> u64 {
+        let next = |state: &State| unix_ms.max(state.own_session.saturating_add(1));
+        let number = self.file.read(next);
+        let written = self.file.update(|state| {
+            state.own_session = next(state);
+            Ok::<_, StoreError>(state.own_session)
+        });
+        written.unwrap_or_else(|error| {
+            tracing::warn!(%error, "can't save the number of this session with known hosts");
+            number
         })
     }
 
@@ -59,6 +68,7 @@ impl OrderStore {
             added: peer.added,
             session,
             version,
+            later: LaterFields::default(),
         };
         self.lock().insert(key, it);
         true
@@ -87,12 +97,21 @@ impl OrderStore {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 struct State {
     version: u64,
     /// The latest session of this host.
     own_session: u64,
     newest: BTreeMap<PublicKey, Newest>,
+    #[serde(flatten)]
+    later: LaterFields,
+}
+
+impl Stored for State {
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
+        let newest = self.newest.values().map(|newest| &newest.later);
+        std::iter::once(&self.later).chain(newest)
+    }
 }
 
 impl Default for State {
@@ -101,18 +120,22 @@ impl Default for State {
             version: VERSION,
             own_session: 0,
             newest: BTreeMap::new(),
+            later: LaterFields::default(),
         }
     }
 }
 
 /// The numbers of a description.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 struct Newest {
     /// Which entry of the book they are of.
     added: u64,
     session: u64,
     version: u64,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 #[cfg(test)]
@@ -121,6 +144,7 @@ mod tests {
 
     use super::super::NameStore;
     use super::*;
+    use crate::files::faults::at_every_step;
 
     fn key(n: u8) -> PublicKey {
         PublicKey::from_bytes([n; 32])
@@ -198,17 +222,53 @@ mod tests {
     #[test]
     fn sessions_of_this_host_have_ever_higher_numbers_whatever_the_clock_says() {
         let scene = Scene::new();
-        assert_eq!(scene.order().begin_session(5000).unwrap(), 5000);
-        assert_eq!(scene.order().begin_session(0).unwrap(), 5001);
-        assert_eq!(scene.order().begin_session(6000).unwrap(), 6000);
+        assert_eq!(scene.order().begin_session(5000), 5000);
+        assert_eq!(scene.order().begin_session(0), 5001);
+        assert_eq!(scene.order().begin_session(6000), 6000);
     }
 
     #[test]
-    fn the_book_is_read_where_this_file_is_damaged() {
+    fn a_session_begins_whichever_step_of_writing_fails() {
+        at_every_step(
+            || {
+                let scene = Scene::new();
+                assert_eq!(scene.order().begin_session(5000), 5000);
+                scene
+            },
+            |scene| scene.order().begin_session(0),
+            |scene, step, number| {
+                assert_eq!(number, 5001, "{step:?}");
+                assert!(scene.order().begin_session(6000) == 6000);
+            },
+        );
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_the_next_one_takes_the_place_of_the_first() {
         let scene = Scene::new();
-        scene.add(&scene.bob, key(1));
-        std::fs::write(scene.dir.file("order.json"), "{").unwrap();
-        assert!(OrderStore::open(&scene.dir).is_err());
+        let bob = scene.add(&scene.bob, key(1));
+        let path = scene.dir.file("order.json");
+        let later = r#"{"version":2,"any":"shape"}"#;
+        for content in ["{", "", "[7]", later] {
+            std::fs::write(&path, content).unwrap();
+            let order = scene.order();
+            let aside = scene.dir.file("order.json.damaged");
+            assert_eq!(std::fs::read_to_string(aside).unwrap(), content);
+            assert_eq!(order.begin_session(5), 5);
+            assert!(order.set_newest(&bob, (1, 1)));
+            order.write(&scene.names.peers()).unwrap();
+            assert_eq!(scene.order().newest(&bob), Some((1, 1)));
+            // Also while the program runs.
+            std::fs::write(&path, content).unwrap();
+            order.write(&scene.names.peers()).unwrap();
+            assert_eq!(scene.order().newest(&bob), Some((1, 1)));
+        }
+        let left = std::fs::read_dir(scene.dir.path()).unwrap();
+        let name = |it: std::io::Result<std::fs::DirEntry>| it.unwrap().file_name();
+        let aside = left
+            .map(name)
+            .filter(|it| it.to_string_lossy().contains("damaged"));
+        assert_eq!(aside.count(), 1);
         assert_eq!(NameStore::open(&scene.dir).unwrap().peers().len(), 1);
     }
 }

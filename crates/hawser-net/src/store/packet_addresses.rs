@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
-use super::json_file::JsonFile;
+use super::json_file::{JsonFile, Stored};
+use super::later_fields::LaterFields;
+use super::state_file::StateFile;
 use crate::identity::PublicKey;
 
 /// The clients' numbers in the pool of addresses, in the file `packet-addresses.json`.
@@ -23,19 +25,29 @@ pub struct OwnAddresses {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct State {
     version: u64,
     given: Vec<Given>,
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Given {
     key: PublicKey,
     number: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     block: Option<u32>,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
+}
+
+impl Stored for State {
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
+        let given = self.given.iter().map(|given| &given.later);
+        std::iter::once(&self.later).chain(given)
+    }
 }
 
 impl Default for State {
@@ -43,6 +55,7 @@ impl Default for State {
         Self {
             version: VERSION,
             given: Vec::new(),
+            later: LaterFields::default(),
         }
     }
 }
@@ -54,7 +67,7 @@ impl PacketAddresses {
     /// That the file makes no sense, or cannot be read.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
-            file: JsonFile::open(dir.file("packet-addresses.json"))?,
+            file: JsonFile::open(dir, StateFile::PacketAddresses)?,
         })
     }
 
@@ -86,6 +99,7 @@ impl PacketAddresses {
         self.file.update(|state| {
             let before = state.given.iter().find(|given| given.key == key);
             let block = block.or(before.and_then(|given| given.block));
+            let later = before.map_or_else(Default::default, |given| given.later.clone());
             let rests = |given: &Given| given.block.is_some() || is_known(&given.key);
             let is_kept =
                 |given: &Given| given.key != key && given.number != number && rests(given);
@@ -93,7 +107,12 @@ impl PacketAddresses {
             for other in &mut state.given {
                 other.block.take_if(|other| Some(*other) == block);
             }
-            state.given.push(Given { key, number, block });
+            state.given.push(Given {
+                key,
+                number,
+                block,
+                later,
+            });
             Ok(())
         })
     }

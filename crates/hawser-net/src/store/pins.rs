@@ -13,7 +13,12 @@ use zeroize::Zeroizing;
 
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
-use super::json_file::JsonFile;
+use super::json_file::{JsonFile, Stored};
+use super::later_fields::LaterFields;
+use super::secret;
+use super::state_file::StateFile;
+use super::tense::Tense;
+use crate::files::FileError;
 use crate::gateway::{network_of, provider_of};
 use crate::identity::{Identity, PublicKey};
 use crate::unix_time::UnixTime;
@@ -54,14 +59,16 @@ pub struct Drawn {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 struct State {
     version: u64,
     servers: Vec<Server>,
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 struct Server {
     at: SocketAddr,
     key: PublicKey,
@@ -70,6 +77,16 @@ struct Server {
     number: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     confirmed: bool,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
+}
+
+impl Stored for State {
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
+        let servers = self.servers.iter().map(|it| &it.later);
+        std::iter::once(&self.later).chain(servers)
+    }
 }
 
 impl Default for State {
@@ -77,20 +94,27 @@ impl Default for State {
         Self {
             version: VERSION,
             servers: Vec::new(),
+            later: LaterFields::default(),
         }
     }
 }
 
 impl PinStore {
     /// Reads the file in `dir`, and the secret there; missing ones are a host that has met nobody.
+    /// Where the secret cannot be written, there is one for this run.
     ///
     /// # Errors
     /// That one of them makes no sense, or cannot be read.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
-        Ok(Self {
-            file: JsonFile::open(dir.file("servers.json"))?,
-            secret: dir.secret("servers-secret")?,
-        })
+        let file = JsonFile::open(dir, StateFile::Servers)?;
+        let secret = match dir.secret(StateFile::ServersSecret.name()) {
+            Err(StoreError::File(error @ FileError::Io { .. })) => {
+                tracing::warn!(%error, "using keys towards servers that end with this run");
+                secret::generate()?
+            }
+            read_or_failed => read_or_failed?,
+        };
+        Ok(Self { file, secret })
     }
 
     /// The pin of an address and port at `now`.
@@ -101,9 +125,10 @@ impl PinStore {
 
     /// Pins a key until `until`, which is at most [`LONGEST_PIN`] after `now`. Where another key is
     /// pinned for that address and port, that one stays and is returned. Pins that have ended are
-    /// forgotten; of too many, in all or of one address or network, first those that are not
-    /// confirmed, then those of the provider's network that has most of them, and of these the ones
-    /// that end first. A new pin is not confirmed.
+    /// forgotten, though not where the clock is in doubt; of too many, in all or of one address or
+    /// network, first those of which it is, then those that are not confirmed, then those of the
+    /// provider's network that has most of them, and of these the ones that end first. A new pin is
+    /// not confirmed.
     ///
     /// # Errors
     /// That the file cannot be changed.
@@ -189,22 +214,24 @@ impl PinStore {
         }
         let number = number.map_or_else(random, Ok)?;
         self.file.update(|state| {
-            // A clock that was set back makes no pin longer.
-            state.servers.retain(|it| it.is_valid(now));
-            if let Some(known) = state.servers.iter_mut().find(|it| it.at == at) {
+            state.servers.retain(|it| it.tense(now) != Tense::Ended);
+            let is_known = |it: &&mut Server| it.at == at && it.counts(now);
+            if let Some(known) = state.servers.iter_mut().find(is_known) {
                 if known.key == key {
-                    known.until = until;
+                    // Before the clock is set it can't say when a pin ends.
+                    known.until = if now.is_set() { until } else { known.until };
                     known.confirmed |= confirmed;
                 }
                 return Ok(known.pin());
             }
-            state.make_room(at.ip());
+            state.make_room(at.ip(), now);
             let server = Server {
                 at,
                 key,
                 until,
                 number,
                 confirmed,
+                later: LaterFields::default(),
             };
             state.servers.push(server.clone());
             Ok(server.pin())
@@ -243,21 +270,21 @@ impl fmt::Debug for PinStore {
 impl State {
     fn server(&self, at: SocketAddr, now: UnixTime) -> Option<&Server> {
         let mut servers = self.servers.iter();
-        servers.find(|it| it.at == at && it.is_valid(now))
+        servers.find(|it| it.at == at && it.counts(now))
     }
 
     /// Makes room for one more pin of an address. Where that address or its network has its part,
     /// one of its own gives way, so that no server displaces the others'.
-    fn make_room(&mut self, ip: IpAddr) {
+    fn make_room(&mut self, ip: IpAddr, now: UnixTime) {
         let network = network_of(ip);
-        self.limit(MAX_OF_ADDRESS, |it| it.at.ip() == ip);
-        self.limit(MAX_OF_NETWORK, |it| network_of(it.at.ip()) == network);
-        self.limit(MAX_PINS, |_| true);
+        self.limit(now, MAX_OF_ADDRESS, |it| it.at.ip() == ip);
+        self.limit(now, MAX_OF_NETWORK, |it| network_of(it.at.ip()) == network);
+        self.limit(now, MAX_PINS, |_| true);
     }
 
     /// Forgets one of such pins, if there are `most` of them. Who has many addresses has few
     /// networks as wide as providers get them, and displaces the pins of none that has fewer.
-    fn limit(&mut self, most: usize, is_such: impl Fn(&Server) -> bool) {
+    fn limit(&mut self, now: UnixTime, most: usize, is_such: impl Fn(&Server) -> bool) {
         let such = self
             .servers
             .iter()
@@ -269,7 +296,10 @@ impl State {
                 *pins_of.entry(provider_of(it.at.ip())).or_default() += 1;
             }
             let of_same = |it: &Server| pins_of.get(&provider_of(it.at.ip())).copied();
-            let rank = |it: &Server| (it.confirmed, Reverse(of_same(it)), it.until);
+            let rank = |it: &Server| {
+                let counts = it.counts(now);
+                (counts, it.confirmed, Reverse(of_same(it)), it.until)
+            };
             let first = such.min_by_key(|(_, it)| rank(it));
             let first = first.map(|(place, _)| place);
             first.map(|place| self.servers.remove(place));
@@ -278,8 +308,12 @@ impl State {
 }
 
 impl Server {
-    fn is_valid(&self, now: UnixTime) -> bool {
-        now < self.until && self.until <= now + LONGEST_PIN
+    fn counts(&self, now: UnixTime) -> bool {
+        self.tense(now) == Tense::Counts
+    }
+
+    fn tense(&self, now: UnixTime) -> Tense {
+        Tense::of(self.until, LONGEST_PIN, now)
     }
 
     fn pin(&self) -> Pin {
@@ -320,7 +354,7 @@ const WORTH_A_WRITE: Duration = Duration::from_secs(3600);
 mod tests {
     use super::*;
 
-    const NOW: UnixTime = UnixTime::from_secs(1_000_000_000);
+    const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
 
     fn store(folder: &tempfile::TempDir) -> PinStore {
         let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
@@ -489,6 +523,7 @@ mod tests {
             until: day(1) + Duration::from_secs(place),
             number: 0,
             confirmed,
+            later: LaterFields::default(),
         };
         let servers = (0..).zip(servers).map(server).collect();
         let done = pins.file.update(|state| {
@@ -499,13 +534,42 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_named_and_left_alone() {
+    fn a_clock_that_is_wrong_at_one_write_forgets_no_pin() {
+        let [unset, ahead] = [0, 4_070_908_800].map(UnixTime::from_secs);
+        let back = UnixTime::from_secs(NOW.as_secs() - 90 * 86_400);
+        for wrong in [unset, back, ahead] {
+            let folder = tempfile::tempdir().unwrap();
+            let pins = store(&folder);
+            let kept = pins.keep(at(1), key(1), (day(7), NOW)).unwrap();
+            let span = (wrong + Duration::from_secs(86_400), wrong);
+            // Another server, the same one, and one that claims to be it.
+            for (port, key) in [(2, key(2)), (1, key(1)), (1, key(3))] {
+                pins.confirm(at(port), key, span).unwrap();
+            }
+            let pins = store(&folder);
+            let still = pins.pin(at(1), day(1)).unwrap();
+            assert_eq!((still.key, still.until), (key(1), kept.until), "{wrong}");
+            // While the clock is not set, a pin holds as well.
+            let now = pins.pin(at(1), wrong).unwrap();
+            let others = pins.keep(at(1), key(3), span).unwrap();
+            assert_eq!((now.key, others.key), (key(1), key(1)), "{wrong}");
+            assert_eq!(pins.pin(at(2), day(1)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pins_of_a_wrong_clock_are_the_first_to_give_way() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("servers.json");
-        std::fs::write(&path, "{\"version\": 1, \"servers\": 7}").unwrap();
-        let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
-        let error = PinStore::open(&dir).unwrap_err().to_string();
-        assert!(error.contains("servers.json is damaged"), "{error}");
-        assert!(std::fs::read_to_string(&path).unwrap().contains('7'));
+        let pins = store(&folder);
+        let ahead = UnixTime::from_secs(4_070_908_800);
+        for n in 0..3 {
+            let span = (ahead + Duration::from_secs(86_400), ahead);
+            pins.confirm(at(n), key(1), span).unwrap();
+        }
+        for n in 3..MAX_OF_ADDRESS as u16 + 3 {
+            pins.keep(at(n), key(1), (day(1), NOW)).unwrap();
+        }
+        assert!((3..35).all(|n| pins.pin(at(n), NOW).is_some()));
+        assert_eq!(pins.file.read(|state| state.servers.len()), MAX_OF_ADDRESS);
     }
 }

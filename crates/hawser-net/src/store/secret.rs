@@ -49,7 +49,8 @@ fn line(secret: &str) -> Zeroizing<String> {
     Zeroizing::new(format!("{secret}\n"))
 }
 
-fn generate() -> Result<Zeroizing<String>, StoreError> {
+/// Makes a new secret.
+pub(super) fn generate() -> Result<Zeroizing<String>, StoreError> {
     let mut secret = Zeroizing::new([0; LENGTH]);
     SystemRandom::new()
         .fill(secret.as_mut())

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
 use super::error::{StoreError, VERSION};
-use super::json_file::JsonFile;
+use super::json_file::{JsonFile, Stored};
+use super::later_fields::LaterFields;
+use super::state_file::StateFile;
+use super::tense::Tense;
 use crate::unix_time::UnixTime;
 use crate::voucher::{MAX_SPAN, VouchedKeys, Voucher};
 
@@ -22,7 +25,7 @@ pub struct VoucherStore {
 
 /// A voucher that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 pub struct KeptVoucher {
     /// Where the name has Hawser, and with which keys; `None` where it has none.
     pub bonded: Option<VouchedKeys>,
@@ -30,13 +33,25 @@ pub struct KeptVoucher {
     pub since: UnixTime,
     /// From this second on it says nothing any more.
     pub until: UnixTime,
+    /// Of a later version.
+    #[serde(flatten)]
+    later: LaterFields,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 struct State {
     version: u64,
     vouchers: BTreeMap<String, KeptVoucher>,
+    #[serde(flatten)]
+    later: LaterFields,
+}
+
+impl Stored for State {
+    fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
+        let vouchers = self.vouchers.values().map(|kept| &kept.later);
+        std::iter::once(&self.later).chain(vouchers)
+    }
 }
 
 impl Default for State {
@@ -44,6 +59,7 @@ impl Default for State {
         Self {
             version: VERSION,
             vouchers: BTreeMap::new(),
+            later: LaterFields::default(),
         }
     }
 }
@@ -54,7 +70,7 @@ impl VoucherStore {
     /// # Errors
     /// That it makes no sense, or cannot be read.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
-        let file = JsonFile::open(dir.file("vouchers.json"))?;
+        let file = JsonFile::open(dir, StateFile::Vouchers)?;
         Ok(Self { file })
     }
 
@@ -62,12 +78,13 @@ impl VoucherStore {
     pub fn voucher(&self, name: &HostName, now: UnixTime) -> Option<KeptVoucher> {
         self.file.read(|state| {
             let kept = state.vouchers.get(key(name))?;
-            kept.is_valid(now).then(|| kept.clone())
+            (kept.tense(now) == Tense::Counts).then(|| kept.clone())
         })
     }
 
     /// Keeps a voucher that was fetched at `now`, in place of the one before, until its span is
-    /// over. Those that have ended are forgotten; of too many, those first that end first.
+    /// over. Those that have ended are forgotten; of too many, those first of which the clock is in
+    /// doubt, and then those that end first.
     ///
     /// # Errors
     /// That the file cannot be changed.
@@ -81,13 +98,14 @@ impl VoucherStore {
             bonded: voucher.bonded.clone(),
             since: now,
             until: now + voucher.span.min(MAX_SPAN),
+            later: LaterFields::default(),
         };
         self.file.update(|state| {
-            // A clock that was set back makes none last longer.
-            state.vouchers.retain(|_, it| it.is_valid(now));
+            state.vouchers.retain(|_, it| it.tense(now) != Tense::Ended);
             state.vouchers.remove(key(name));
             if state.vouchers.len() >= MAX_VOUCHERS {
-                let first = state.vouchers.iter().min_by_key(|(_, it)| it.until);
+                let first = state.vouchers.iter();
+                let first = first.min_by_key(|(_, it)| (it.tense(now) == Tense::Counts, it.until));
                 let first = first.map(|(name, _)| name.clone());
                 first.and_then(|name| state.vouchers.remove(&name));
             }
@@ -98,8 +116,8 @@ impl VoucherStore {
 }
 
 impl KeptVoucher {
-    fn is_valid(&self, now: UnixTime) -> bool {
-        now < self.until && self.until <= now + MAX_SPAN
+    fn tense(&self, now: UnixTime) -> Tense {
+        Tense::of(self.until, MAX_SPAN, now)
     }
 }
 
@@ -117,7 +135,7 @@ mod tests {
     use super::*;
     use crate::identity::PublicKey;
 
-    const NOW: UnixTime = UnixTime::from_secs(1_000_000_000);
+    const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
 
     fn store(folder: &tempfile::TempDir) -> VoucherStore {
         let dir = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
@@ -166,6 +184,30 @@ mod tests {
         assert_eq!(until, day(30));
         let before = UnixTime::from_secs(NOW.as_secs() - 90_000);
         assert_eq!(kept.voucher(&name, before), None, "the clock was set back");
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_at_one_write_forgets_no_voucher() {
+        for wrong in [0, NOW.as_secs() - 90 * 86_400, 4_070_908_800] {
+            let wrong = UnixTime::from_secs(wrong);
+            let folder = tempfile::tempdir().unwrap();
+            let kept = store(&folder);
+            kept.keep(&name("example.org"), &voucher(1, 7), NOW)
+                .unwrap();
+            kept.keep(&name("example.com"), &voucher(2, 7), wrong)
+                .unwrap();
+            let there = |of| store(&folder).voucher(&name(of), day(1));
+            let bonded = there("example.org").unwrap().bonded;
+            assert_eq!(bonded, voucher(1, 7).bonded, "{wrong}");
+            assert_eq!(there("example.com"), None, "{wrong}");
+        }
+        // While the clock is not set, names are held to what was vouched.
+        let folder = tempfile::tempdir().unwrap();
+        let kept = store(&folder);
+        kept.keep(&name("example.org"), &voucher(1, 7), NOW)
+            .unwrap();
+        let unset = UnixTime::from_secs(0);
+        assert!(kept.voucher(&name("example.org"), unset).is_some());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use hawser_session::{SHORT_WRITE, Session, StreamError};
 use hawser_types::{Instant, StreamId};
 use ipnet::IpNet;
@@ -150,11 +150,13 @@ impl SendStream {
         cx: &mut Context<'_>,
         bytes: &mut Bytes,
     ) -> Poll<Result<usize, Failure>> {
-        if bytes.len() >= SHORT_WRITE && self.is_beginning() {
-            // The send buffer has room for all of the beginning, so this is done once.
-            *bytes = Bytes::copy_from_slice(bytes);
+        if bytes.len() < SHORT_WRITE || !self.is_beginning() {
+            return self.poll_write_kept(cx, bytes);
         }
-        self.poll_write_kept(cx, bytes)
+        // Only what goes now is copied: no budget has a copy of the rest, which waits where it is.
+        let written = ready!(self.poll_write_slice(cx, bytes))?;
+        bytes.advance(written);
+        Poll::Ready(Ok(written))
     }
 
     /// Writes some of `bytes`. What is long is copied outside the session's lock.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hawser_wire::FirstWord;
+
 use crate::identity::PublicKey;
 
 /// Decides whether a client that has proved its key may go on. Called once a handshake, on the
@@ -10,15 +12,10 @@ pub type Allow = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
 /// True if `first`, the first byte behind the handshake, begins a TLS record: the server's alert.
 pub const fn is_tls_record(first: u8) -> bool {
-    matches!(first, FIRST_CONTENT_TYPE..=LAST_CONTENT_TYPE)
+    matches!(FirstWord::of(first), FirstWord::Handshake)
 }
 
 /// The only application protocol offered and accepted.
 pub const ALPN: &[u8] = b"hawser/1";
 /// The most bytes that are read for one handshake; an honest one takes less than 1 KiB.
 pub const MAX_HANDSHAKE: usize = 64 * 1024;
-
-/// The smallest content type of a TLS record: `change_cipher_spec`.
-const FIRST_CONTENT_TYPE: u8 = 20;
-/// The largest one: `application_data`, which every sealed record of TLS 1.3 claims to be.
-const LAST_CONTENT_TYPE: u8 = 23;

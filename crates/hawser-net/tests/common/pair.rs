@@ -167,20 +167,11 @@ impl Pair {
 
     pub(crate) fn config(&self, identity: Identity, invite: Option<Invite>) -> ClientConfig {
         ClientConfig {
-            identity,
-            gateway: self.key,
-            addresses: self.addresses(),
-            reached: Vec::new(),
             invite,
             name: "test".to_owned(),
-            links: Vec::new(),
-            rules: BTreeMap::new(),
             session: self.options.session.clone(),
-            congestion: None,
             express: self.options.express,
-            transport: hawser_session::TransportChoice::default(),
-            relay: None,
-            join_port: None,
+            ..ClientConfig::new(identity, self.key, self.addresses())
         }
     }
 

@@ -7,13 +7,15 @@ use hawser_types::{Host, Instant};
 use super::config::DirectoryConfig;
 use super::flows::Flows;
 use crate::fields::Transport;
+use crate::registrar::Origin;
 use crate::transaction::Flow;
 use crate::uri::Uri;
 
 /// Where requests may be sent to. Its answers come from the owner, who knows its machine.
 pub trait Reach {
-    /// Whether a request may be sent to an address.
-    fn may_reach(&self, address: IpAddr) -> bool;
+    /// Whether a request may be sent to an address. `is_origin`: the user who is reached there has
+    /// proved the password from there.
+    fn may_reach(&self, address: IpAddr, is_origin: bool) -> bool;
 }
 
 /// Where a request goes next.
@@ -24,26 +26,26 @@ pub(super) struct Hop {
     pub(super) connects: Option<SocketAddr>,
 }
 
-/// Returns where a request goes next that is for `uri`, or for who is at the far end of `stream`
-/// while that is open; `None` where that can't be reached from here.
+/// Returns where a request goes next that is for `uri`, or for the far end of the stream of
+/// `origin` while that is open; `None` where that can't be reached from here.
 pub(super) fn next_hop(
     now: Instant,
     (config, reach): (&DirectoryConfig, &dyn Reach),
     flows: &mut Flows,
-    (uri, stream): (&Uri, Option<Flow>),
+    (uri, origin): (&Uri, Origin),
 ) -> Option<Hop> {
     let hop = |transport, flow| Hop {
         transport,
         flow,
         connects: None,
     };
-    if let Some(flow) = stream
+    if let Some(flow) = origin.stream
         && let Some(stream) = flows.stream(flow)
     {
         return Some(hop(stream.transport.clone(), flow));
     }
     let (transport, to) = target(uri)?;
-    if !reach.may_reach(to.ip()) {
+    if !reach.may_reach(to.ip(), origin.address == Some(to.ip())) {
         return None;
     }
     let flow = match transport {

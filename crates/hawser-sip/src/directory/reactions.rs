@@ -1,5 +1,7 @@
 //! What follows from what has happened: events of transactions, and steps of forwarding.
 
+use std::net::IpAddr;
+
 use hawser_types::Instant;
 
 use super::Directory;
@@ -11,6 +13,7 @@ use super::source::Admitted;
 use crate::fields::Via;
 use crate::message::{Request, Response, StatusCode};
 use crate::proxy::{Decision, Forward};
+use crate::registrar::Origin;
 use crate::transaction::{Event, Flow, TransactionId};
 use crate::uri::Uri;
 
@@ -42,18 +45,21 @@ impl Directory {
                 request,
                 cancels,
             } => match admitted.take() {
-                Some((_, Admitted::Registers(registrant))) => {
+                Some((caller, Admitted::Registers(registrant))) => {
                     self.counts.registers += 1;
-                    let stream = flow.is_reliable.then_some(flow);
-                    let answer = self.registrar.register(now, &request, &registrant, stream);
+                    let origin = origin(caller.address, flow);
+                    let answer = self.registrar.register(now, &request, &registrant, origin);
                     self.respond(now, id, &answer);
                 }
                 Some((caller, Admitted::Reaches(targets))) => {
                     self.counts.forwarded += 1;
+                    if !caller.is_certain {
+                        self.transactions.spare(id);
+                    }
                     self.forwarding.start(now, id, caller, request, targets);
                 }
-                Some((_, Admitted::Watches(user))) => {
-                    self.subscribe(now, (id, flow), &request, &user);
+                Some((caller, Admitted::Watches(user))) => {
+                    self.subscribe(now, (id, flow, caller.address), &request, &user);
                 }
                 _ => self.handle_cancel(now, id, &request, cancels),
             },
@@ -139,20 +145,15 @@ impl Directory {
     /// Returns a request as it is sent, and over which flow; `None` where its target can't be
     /// reached from here.
     fn prepare(&mut self, now: Instant, forward: &Forward) -> Option<(Flow, Request)> {
-        let (flow, via) = self.lead(now, &forward.next_hop, forward.stream)?;
+        let (flow, via) = self.lead(now, &forward.next_hop, forward.origin)?;
         let word = self.words.next_word();
         Some((flow, forward.to_request(via, &word)))
     }
 
     /// Returns the flow to a next hop, and the Via of what is sent there, without a branch.
-    pub(super) fn lead(
-        &mut self,
-        now: Instant,
-        uri: &Uri,
-        stream: Option<Flow>,
-    ) -> Option<(Flow, Via)> {
+    pub(super) fn lead(&mut self, now: Instant, uri: &Uri, origin: Origin) -> Option<(Flow, Via)> {
         let owner = (&self.config, &*self.reach as &dyn Reach);
-        let hop = next_hop(now, owner, &mut self.flows, (uri, stream))?;
+        let hop = next_hop(now, owner, &mut self.flows, (uri, origin))?;
         let (transport, flow) = (hop.transport, hop.flow);
         self.flows.expect_answers(flow);
         if let Some(to) = hop.connects {
@@ -162,5 +163,13 @@ impl Directory {
         let mut via = Via::new(transport, own.host.clone(), own.port);
         via.params.set_flag("rport");
         Some((flow, via))
+    }
+}
+
+/// Where a request with a right proof came from.
+pub(super) fn origin(source: IpAddr, flow: Flow) -> Origin {
+    Origin {
+        address: Some(source.to_canonical()),
+        stream: flow.is_reliable.then_some(flow),
     }
 }

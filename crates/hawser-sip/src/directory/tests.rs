@@ -1,5 +1,6 @@
 mod watching;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;
@@ -338,8 +339,10 @@ fn who_was_asked_may_answer_more_often_than_others_ask() {
     let (to, forwarded) = sent(&stage.send(CALLER, invite));
     let ringing = respond(&forwarded, StatusCode::RINGING);
     let mut rings = || stage.send(&to.to_string(), ringing.clone()).len();
+    // Who has asked is told once, whatever is taken from who was asked.
     let passed: usize = (0..1200).map(|_| rings()).sum();
-    assert_eq!(passed, 1000);
+    assert_eq!(passed, 1);
+    assert_eq!(stage.directory.counts().over_limit, 200);
 }
 
 #[test]
@@ -363,7 +366,7 @@ fn answers_over_a_stream_are_counted_like_those_in_datagrams() {
         stage.directory.handle_bytes(now, flow, &ringing);
         stage.outputs().len()
     });
-    assert_eq!(passed.sum::<usize>(), 1000);
+    assert_eq!(passed.sum::<usize>(), 1);
     assert_eq!(stage.directory.counts().over_limit, 199);
     // The 200th that comes too often ends the stream.
     stage.directory.handle_bytes(now, flow, &ringing);
@@ -748,4 +751,105 @@ fn addresses_of_one_network_have_one_share_of_streams_and_calls() {
         stage.send(&source(number), invite);
     }
     assert_eq!(stage.directory.forwarding.len(), 2, "an eighth of all");
+}
+
+#[test]
+fn an_address_that_may_be_forged_gets_one_answer_for_each_request() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let invite = stage.request(Method::Invite, "sip:eve@example.net", ALICE);
+    let (_, forwarded) = sent(&stage.send(CALLER, invite.clone()));
+    let to_caller = |outputs: &[Output]| {
+        let of = |it: &&Output| matches!(it, Output::Datagram { to, .. } if *to == at(CALLER));
+        outputs.iter().filter(of).count()
+    };
+    // Alice rings more than once, and refuses.
+    let mut got = 0;
+    for status in [StatusCode::RINGING, StatusCode::RINGING] {
+        got += to_caller(&stage.send("192.0.2.1:5060", respond(&forwarded, status)));
+    }
+    assert_eq!(got, 1);
+    let busy = respond(&forwarded, StatusCode::BUSY_HERE);
+    assert_eq!(to_caller(&stage.send("192.0.2.1:5060", busy)), 1);
+    stage.pass(Duration::from_secs(40));
+    assert_eq!(to_caller(&stage.outputs()), 0);
+    // Where it comes again, so does the answer.
+    let again = stage.request(Method::Invite, "sip:eve@example.net", ALICE);
+    let (_, forwarded) = sent(&stage.send(CALLER, again.clone()));
+    let busy = respond(&forwarded, StatusCode::BUSY_HERE);
+    assert_eq!(to_caller(&stage.send("192.0.2.1:5060", busy)), 1);
+    assert_eq!(to_caller(&stage.send(CALLER, again)), 1);
+    stage.pass(Duration::from_secs(40));
+    assert_eq!(to_caller(&stage.outputs()), 0);
+}
+
+#[test]
+fn an_acceptance_is_repeated_to_a_forgeable_address_only_where_it_asks_again() {
+    let mut stage = Stage::new();
+    stage.register(&["<sip:alice@192.0.2.1>"]);
+    let invite = stage.request(Method::Invite, "sip:eve@example.net", ALICE);
+    let (_, forwarded) = sent(&stage.send(CALLER, invite.clone()));
+    let accepted = respond(&forwarded, StatusCode::OK);
+    let mut got = 0;
+    for _ in 0..7 {
+        got += stage.send("192.0.2.1:5060", accepted.clone()).len();
+        stage.pass(Duration::from_secs(4));
+        got += stage.outputs().len();
+    }
+    assert_eq!(got, 1);
+    assert_eq!(stage.send(CALLER, invite).len(), 1);
+}
+
+/// Reaches hosts in 10.0.0.0/8 only where they were heard from.
+struct Wary;
+
+impl Reach for Wary {
+    fn may_reach(&self, address: IpAddr, is_origin: bool) -> bool {
+        is_origin || !matches!(address, IpAddr::V4(it) if it.octets()[0] == 10)
+    }
+}
+
+#[test]
+fn a_contact_leads_into_a_network_only_to_where_its_user_was_heard_from() {
+    let mut stage = Stage::new();
+    stage.directory.reach = Box::new(Wary);
+    let theirs = "<sip:alice@10.50.0.6:6379;transport=tcp>;q=0.9";
+    let own = "<sip:alice@10.50.0.5>;q=0.5";
+    let request = stage.proven("10.50.0.5:5060", &[theirs, own]);
+    let accepted = answer(&stage.send("10.50.0.5:5060", request));
+    assert_eq!(accepted.status, StatusCode::OK);
+    let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+    // Nothing is connected to, and the next contact is tried at once.
+    let (to, _) = sent(&stage.send(CALLER, invite));
+    assert_eq!(to, at("10.50.0.5:5060"));
+    assert_eq!(stage.directory.stream_count(), 0);
+}
+
+#[test]
+fn who_watches_is_told_only_where_he_was_heard_from() {
+    for (contact, is_told) in [("10.50.0.5:5080", true), ("10.50.0.6:6379", false)] {
+        let mut stage = Stage::new();
+        stage.directory.reach = Box::new(Wary);
+        let mut subscribe = stage.request(Method::Subscribe, ALICE, ALICE);
+        let headers = &mut subscribe.headers;
+        headers.push(HeaderName::Event, "reg");
+        headers.push(HeaderName::Contact, format!("<sip:alice@{contact}>"));
+        let asked = answer(&stage.send("10.50.0.5:5060", subscribe.clone()));
+        let challenges = asked.headers.raw(&HeaderName::WwwAuthenticate);
+        let challenges: Vec<_> = challenges.map(|it| Challenge::parse(it).unwrap()).collect();
+        let mut answerer = Answerer::new("alice", "p", Algorithm::Sha256);
+        answerer.handle_challenges(&challenges).unwrap();
+        let proof = answerer.credentials(&Method::Subscribe, ALICE, "c");
+        let headers = &mut subscribe.headers;
+        headers.set(HeaderName::Authorization, proof.unwrap());
+        let accepted = answer(&stage.send("10.50.0.5:5060", subscribe));
+        assert_eq!(accepted.status, StatusCode::OK);
+        stage.directory.handle_timeout(stage.now);
+        let outputs = stage.outputs();
+        assert_eq!(
+            outputs.len(),
+            usize::from(is_told),
+            "{contact}: {outputs:?}"
+        );
+    }
 }

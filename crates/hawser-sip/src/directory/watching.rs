@@ -6,6 +6,7 @@ use hawser_types::Instant;
 
 use super::Directory;
 use super::config::TAG;
+use super::reactions::origin;
 use super::source::Admitted;
 use crate::fields::{Transport, Via};
 use crate::message::{Essentials, HeaderName, Method, Refusal, Request, Response, StatusCode};
@@ -65,14 +66,14 @@ impl Directory {
     pub(super) fn subscribe(
         &mut self,
         now: Instant,
-        (id, flow): (TransactionId, Flow),
+        (id, flow, source): (TransactionId, Flow, IpAddr),
         request: &Request,
         user: &str,
     ) {
         self.counts.subscribes += 1;
         let subscriber = Subscriber {
             user,
-            stream: flow.is_reliable.then_some(flow),
+            origin: origin(source, flow),
             tag: &self.words.next_word(),
             contact: &self.contact(flow),
         };
@@ -90,10 +91,10 @@ impl Directory {
         while let Some(Notify {
             watcher,
             mut request,
-            stream,
+            origin,
         }) = poll(self)
         {
-            let led = self.lead(now, &first_hop(&request), stream);
+            let led = self.lead(now, &first_hop(&request), origin);
             let sent = led.and_then(|(flow, mut via)| {
                 via.params.set("branch", &self.words.next_branch());
                 request.headers.set(HeaderName::Via, via);

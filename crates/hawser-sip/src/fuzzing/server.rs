@@ -13,7 +13,7 @@ use crate::message::{
     Datagram, HeaderName, Limits, Message, Method, Request, Response, StatusCode, read_datagram,
 };
 use crate::proxy::{Decision, Forward, Proxy};
-use crate::registrar::{KeptBinding, LocationLimits, Moment, Registrar, Users};
+use crate::registrar::{KeptBinding, LocationLimits, Moment, Origin, Registrar, Users};
 use crate::subscription::{Notifier, NotifierLimits, Subscriber};
 use crate::transaction::{Config, Event, Flow, TransactionId, Transactions};
 use crate::uri::SipUri;
@@ -57,7 +57,7 @@ struct Everybody;
 struct Everywhere;
 
 impl Reach for Everywhere {
-    fn may_reach(&self, _: IpAddr) -> bool {
+    fn may_reach(&self, _: IpAddr, _: bool) -> bool {
         true
     }
 }
@@ -133,7 +133,7 @@ impl Server {
                 self.branches += 1;
                 let subscriber = Subscriber {
                     user: "a",
-                    stream: None,
+                    origin: Origin::default(),
                     tag: &format!("n{}", self.branches),
                     contact: "sip:example.org",
                 };
@@ -299,6 +299,7 @@ fn directory(domains: Vec<Host>, own: SipUri) -> Directory {
             cseq: 1,
             path: String::new(),
             outbound: None,
+            source: None,
         };
         let binding = kept.to_binding(moment, Duration::from_secs(3600));
         binding.expect("it can be read")

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use crate::fields::{NameAddr, Via};
 use crate::message::{HeaderName, Request};
-use crate::registrar::Binding;
-use crate::transaction::Flow;
+use crate::registrar::{Binding, Origin};
 use crate::uri::Uri;
 
 /// A request on its way to one target. All targets of a request share one copy of it.
@@ -15,8 +14,8 @@ pub struct Forward {
     target: Option<Target>,
     /// Where it is sent.
     pub next_hop: Uri,
-    /// The stream over which the next hop has registered, to be preferred while it is open.
-    pub stream: Option<Flow>,
+    /// Where the next hop has registered from.
+    pub origin: Origin,
 }
 
 /// What a request has in common on all its ways.
@@ -38,14 +37,14 @@ struct Target {
 }
 
 impl Forward {
-    /// The request as it is, to its next hop. `stream` leads there, if it has one.
-    pub(super) fn onward(common: Arc<Common>, stream: Option<Flow>) -> Self {
+    /// The request as it is, to its next hop, which has registered from `origin`.
+    pub(super) fn onward(common: Arc<Common>, origin: Origin) -> Self {
         let next_hop = first_hop(&common.request);
         Self {
             common,
             target: None,
             next_hop,
-            stream,
+            origin,
         }
     }
 
@@ -55,9 +54,8 @@ impl Forward {
         let first = path.first().map(|hop| hop.uri.clone());
         Self {
             common: Arc::clone(common),
-            // With a path the stream is that of its last hop.
             next_hop: first.unwrap_or_else(|| contact.clone()),
-            stream: binding.stream.filter(|_| path.is_empty()),
+            origin: binding.way_back(),
             target: Some(Target { contact, path }),
         }
     }

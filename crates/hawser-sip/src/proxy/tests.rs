@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::fields::{CallId, Field as _, NameAddr, Q};
-use crate::registrar::{Binding, Location, LocationLimits};
+use crate::registrar::{Binding, Location, LocationLimits, Origin};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const BOB: &str = "sip:bob@example.org";
@@ -32,7 +32,7 @@ fn location(contacts: &[(&str, u16, &str)]) -> Location {
             cseq: 1,
             path: hops,
             outbound: None,
-            stream: None,
+            origin: Origin::default(),
         }
     });
     let mut location = Location::new(LocationLimits::default());
@@ -198,6 +198,27 @@ fn the_callers_way_leads_to_who_was_called_and_nowhere_else() {
     for (own, changed) in [(";a=", ";a=x"), (";h=", ";x="), (";d=", ";d=0")] {
         let forged = route.replacen(own, changed, 1);
         assert_eq!(status(to("sip:bob@192.0.2.2:5070", &forged, &nobody)), 403);
+    }
+}
+
+#[test]
+fn a_contact_that_is_not_registered_is_where_its_user_was_heard_from() {
+    let proxy = proxy();
+    let mut telephones = location(&[("sip:bob@10.0.0.2:5070;transport=tcp", 1000, "")]);
+    let mut bindings = telephones.lookup(NOW, BOB);
+    bindings[0].origin.address = Some([10, 0, 0, 2].into());
+    telephones.set(NOW, BOB, bindings).unwrap();
+    for (contact, heard) in [
+        ("sip:bob@10.0.0.2:5071", Some([10, 0, 0, 2].into())),
+        ("sip:bob@10.0.0.3:5070", None),
+    ] {
+        let route = caller_way(&proxy, contact, "");
+        let answer = proxy.handle_request(NOW, &bye(contact, &route), &telephones);
+        let expected = Origin {
+            address: heard,
+            stream: None,
+        };
+        assert_eq!(forwards(answer)[0].origin, expected, "{contact}");
     }
 }
 

@@ -5,15 +5,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hawser_types::Instant;
+use hawser_types::{Host, Instant};
 use subtle::ConstantTimeEq as _;
 
 use super::Proxy;
 use super::forward::first_hop;
 use crate::fields::{Contacts, NameAddr, Transport};
 use crate::message::{HeaderFault, HeaderName, Headers, Refusal, Request, Response};
-use crate::registrar::{Binding, Location};
-use crate::transaction::Flow;
+use crate::registrar::{Binding, Location, Origin};
 use crate::uri::{SipUri, Uri};
 
 /// A way that this proxy has recorded for a call, as one end of it uses it.
@@ -86,16 +85,17 @@ impl Proxy {
         Some(Way { called, end })
     }
 
-    /// Whether a request may leave by a way to where it names, and over which stream that is
-    /// reached, if any.
+    /// Whether a request may leave by a way to where it names, and where that has registered from,
+    /// if it has.
     pub(super) fn follow(
         &self,
         now: Instant,
         way: &Way,
         request: &Request,
         location: &Location,
-    ) -> Option<Option<Flow>> {
-        let next = place(&first_hop(request))?;
+    ) -> Option<Origin> {
+        let first = first_hop(request);
+        let next = place(&first)?;
         let far = match way.end {
             End::Called => request
                 .headers
@@ -105,16 +105,25 @@ impl Proxy {
             End::Caller { .. } => Some(way.called.clone()),
         };
         let bindings = far.map(|address| location.lookup(now, &address));
-        let mut bindings = bindings.into_iter().flatten();
-        if let Some(binding) = bindings.find(|it| binding_place(it).as_ref() == Some(&next)) {
-            return Some(binding.stream.filter(|_| binding.path.is_empty()));
+        let bindings: Vec<_> = bindings.into_iter().flatten().collect();
+        let is_next = |binding: &&_| binding_place(binding).as_ref() == Some(&next);
+        if let Some(binding) = bindings.iter().find(is_next) {
+            return Some(binding.way_back());
         }
+        // A telephone may answer with another contact than it registers, such as another port. It
+        // is reached where its user was heard from.
+        let to = first.as_sip().map(|it| it.host.to_canonical());
+        let mut origins = bindings.iter().filter_map(|it| it.origin.address);
+        let heard = Origin {
+            address: origins.find(|heard| to == Some(Host::Ip(*heard))),
+            stream: None,
+        };
         match &way.end {
-            End::Called => Some(None),
+            End::Called => Some(heard),
             End::Caller { hop } => {
                 let expected = self.call_seal(&request.headers, &[HOP, &next]);
                 let is_sealed = bool::from(hop.as_bytes().ct_eq(expected.as_bytes()));
-                is_sealed.then_some(None)
+                is_sealed.then_some(heard)
             }
         }
     }

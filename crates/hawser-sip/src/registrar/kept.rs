@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::Binding;
+use super::{Binding, Origin};
 use crate::fields::{CallId, Field as _, NameAddr, Q};
 
 /// A binding as text and numbers.
@@ -26,6 +26,8 @@ pub struct KeptBinding {
     pub path: String,
     /// The host and its link (RFC 5626).
     pub outbound: Option<(String, u32)>,
+    /// The address that the request came from; `None` if an earlier version kept it.
+    pub source: Option<String>,
 }
 
 /// The same moment on two clocks.
@@ -65,6 +67,7 @@ impl Binding {
             cseq: self.cseq,
             path: path.join(", "),
             outbound: self.outbound.clone(),
+            source: self.origin.address.map(|it| it.to_string()),
         }
     }
 }
@@ -89,7 +92,10 @@ impl KeptBinding {
             cseq: self.cseq,
             path,
             outbound: self.outbound.clone(),
-            stream: None,
+            origin: Origin {
+                address: self.source.as_deref().and_then(|it| it.parse().ok()),
+                stream: None,
+            },
         })
     }
 }
@@ -120,7 +126,10 @@ mod tests {
             cseq: 7,
             path,
             outbound: Some(("<urn:uuid:1>".to_owned(), 2)),
-            stream: None,
+            origin: Origin {
+                address: Some([192, 0, 2, 9].into()),
+                stream: None,
+            },
         }
     }
 

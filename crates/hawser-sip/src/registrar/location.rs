@@ -1,6 +1,7 @@
 //! Where everybody is: bindings of addresses of record to contacts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hawser_types::Instant;
@@ -28,8 +29,8 @@ pub struct Binding {
     pub path: Vec<NameAddr>,
     /// The host and its link (RFC 5626): a new contact with these replaces the old one.
     pub outbound: Option<(String, u32)>,
-    /// The stream that it was registered over, by which it is reached while that is open.
-    pub stream: Option<Flow>,
+    /// Where the request came from that set it.
+    pub origin: Origin,
 }
 
 impl Binding {
@@ -45,6 +46,15 @@ impl Binding {
         contact
     }
 
+    /// Returns where the next hop of the way to the contact registered from.
+    pub(crate) fn way_back(&self) -> Origin {
+        Origin {
+            // With a path the stream is that of its last hop.
+            stream: self.origin.stream.filter(|_| self.path.is_empty()),
+            ..self.origin
+        }
+    }
+
     /// Whether both are for the same contact: by host and link where both have them, else by URI.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.outbound, &other.outbound) {
@@ -52,6 +62,15 @@ impl Binding {
             _ => self.contact.uri.is_equivalent(&other.contact.uri),
         }
     }
+}
+
+/// Where a request with a right proof came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The address that the proof was made for. `None` where an earlier version kept the binding.
+    pub address: Option<IpAddr>,
+    /// The stream, by which contacts are reached while it is open.
+    pub stream: Option<Flow>,
 }
 
 /// Bounds of the table.

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::location::{Binding, LocationLimits};
+use super::location::{Binding, LocationLimits, Origin};
 use crate::fields::{CallId, Contacts, NameAddr, Q, Seconds};
 use crate::message::{HeaderFault, HeaderName, Refusal, Request, StatusCode};
-use crate::transaction::Flow;
 
 /// The changes that a REGISTER asks for.
 #[derive(Debug)]
@@ -71,7 +70,7 @@ impl Update {
         self,
         now: Instant,
         mut bindings: Vec<Binding>,
-        stream: Option<Flow>,
+        origin: Origin,
     ) -> Result<Vec<Binding>, Refusal> {
         let is_late =
             |binding: &Binding| binding.call_id == self.call_id && binding.cseq >= self.cseq;
@@ -97,7 +96,7 @@ impl Update {
                 cseq: self.cseq,
                 path: self.path.clone(),
                 outbound,
-                stream,
+                origin,
             };
             if changed.iter().any(|other| other.is_same(&binding)) {
                 return Err(bad("a contact stands there twice"));

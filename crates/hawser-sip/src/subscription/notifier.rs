@@ -9,8 +9,7 @@ use crate::dialog::Dialog;
 use crate::fields::{Seconds, Via};
 use crate::message::{Essentials, HeaderName, Method, Refusal, Request, Response, StatusCode};
 use crate::reginfo::{CONTENT_TYPE, PACKAGE, RegInfo};
-use crate::registrar::Location;
-use crate::transaction::Flow;
+use crate::registrar::{Location, Origin};
 
 /// The number of a subscription, used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,8 +22,8 @@ pub struct Notify {
     pub watcher: WatcherId,
     /// The request. It goes to the first Route, else to its URI.
     pub request: Request,
-    /// The stream that the subscription has come over, to be preferred while it is open.
-    pub stream: Option<Flow>,
+    /// Where the subscription has come from.
+    pub origin: Origin,
 }
 
 /// Who subscribes, as the owner has found out.
@@ -32,8 +31,8 @@ pub struct Notify {
 pub struct Subscriber<'a> {
     /// The user who has proved to be so.
     pub user: &'a str,
-    /// The stream that the request has come over, if any.
-    pub stream: Option<Flow>,
+    /// Where the request has come from.
+    pub origin: Origin,
     /// A token that was not used before, for the tag of this end.
     pub tag: &'a str,
     /// The URI at which further requests reach this end.
@@ -91,7 +90,7 @@ pub struct Notifier {
 struct Watcher {
     address: String,
     user: String,
-    stream: Option<Flow>,
+    origin: Origin,
     dialog: Dialog,
     contact: String,
     expires: Instant,
@@ -173,14 +172,14 @@ impl Notifier {
         let id = self.ready.pop_first()?;
         self.pending.remove(&id);
         let watcher = self.watchers.get_mut(&id)?;
-        let (request, stream) = (watcher.notify(now, location, via), watcher.stream);
+        let (request, origin) = (watcher.notify(now, location, via), watcher.origin);
         if watcher.expires <= now {
             self.remove(id);
         }
         Some(Notify {
             watcher: id,
             request,
-            stream,
+            origin,
         })
     }
 
@@ -281,7 +280,7 @@ impl Notifier {
         self.ends.remove(&(watcher.expires, id));
         self.ends.insert((expires, id));
         watcher.expires = expires;
-        watcher.stream = subscriber.stream;
+        watcher.origin = subscriber.origin;
         self.tell(id);
         Ok(())
     }
@@ -329,7 +328,7 @@ impl Notifier {
         let watcher = Watcher {
             address,
             user,
-            stream: subscriber.stream,
+            origin: subscriber.origin,
             dialog,
             contact: subscriber.contact.to_owned(),
             expires,

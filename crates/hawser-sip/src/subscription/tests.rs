@@ -6,7 +6,7 @@ use super::*;
 use crate::digest::{Algorithm, Verifier};
 use crate::fields::{CallId, Field as _, NameAddr, Via};
 use crate::message::{HeaderName, Method, Request, Response, StatusCode};
-use crate::registrar::{LocationLimits, Registrar};
+use crate::registrar::{LocationLimits, Origin, Registrar};
 use crate::testing::Everybody;
 
 /// A registrar with a notifier, and one who watches Bob.
@@ -116,7 +116,7 @@ impl Stage {
     fn subscribe_as(&mut self, user: &str, request: &Request, tag: &str) -> Response {
         let subscriber = Subscriber {
             user,
-            stream: None,
+            origin: Origin::default(),
             tag,
             contact: "sip:registrar.example.org",
         };
@@ -223,7 +223,7 @@ fn who_is_no_user_any_more_is_told_nothing_and_nobody_refreshes_what_is_of_anoth
     let refresh = stage.subscription.poll_request(stage.now, &via(), "c");
     let of_eve = Subscriber {
         user: "eve",
-        stream: None,
+        origin: Origin::default(),
         tag: "n9",
         contact: "sip:registrar.example.org",
     };

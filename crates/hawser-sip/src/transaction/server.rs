@@ -13,6 +13,8 @@ use crate::message::{Method, Request, Response, StatusCode};
 pub(super) struct Server {
     pub(super) flow: Flow,
     is_invite: bool,
+    /// Who asked is to get little: the address may be forged.
+    is_spared: bool,
     state: State,
     /// The latest answer, which is sent again when the request comes again.
     answer: Option<Bytes>,
@@ -47,6 +49,7 @@ impl Server {
         Self {
             flow,
             is_invite,
+            is_spared: false,
             state: State::Open,
             answer: None,
             trying,
@@ -73,10 +76,18 @@ impl Server {
         self.state == State::Open || (self.is_invite && self.state == State::Completed)
     }
 
+    /// The address that it came from may be forged. So one provisional answer goes there at most,
+    /// and the final one once; again only where the request comes again.
+    pub(super) fn spare(&mut self) {
+        self.is_spared = true;
+        self.trying = None;
+    }
+
     /// Takes the request again, and returns the answer to send again.
     pub(super) fn handle_again(&mut self) -> Option<Bytes> {
         match self.state {
             State::Open | State::Completed => self.answer.clone(),
+            State::Accepted if self.is_spared => self.answer.clone(),
             State::Accepted | State::Confirmed => None,
         }
     }
@@ -96,21 +107,26 @@ impl Server {
         }
     }
 
-    /// Takes the owner's answer, which is sent now.
+    /// Takes the owner's answer, which is sent now; `None` if it is not.
     pub(super) fn respond(
         &mut self,
         now: Instant,
         response: &Response,
         config: &Config,
-    ) -> Result<Bytes, RespondError> {
+    ) -> Result<Option<Bytes>, RespondError> {
         let status = response.status;
         let is_more = self.state == State::Accepted && status.is_success();
         if self.state != State::Open && !is_more {
             return Err(RespondError::Answered);
         }
-        let bytes = response.to_bytes();
+        let was_answered = self.answer.is_some();
+        let is_repetition = is_more || (status.is_provisional() && was_answered);
+        if self.is_spared && is_repetition {
+            return Ok(None);
+        }
+        let bytes = Some(response.to_bytes());
         self.trying = None;
-        self.answer = Some(bytes.clone());
+        self.answer.clone_from(&bytes);
         if is_more || status.is_provisional() {
             return Ok(bytes);
         }
@@ -124,7 +140,8 @@ impl Server {
         self.ends = match self.is_invite {
             // Timers G and H.
             true => {
-                self.again = (!self.flow.is_reliable).then_some((now + config.t1, config.t1));
+                let is_repeated = !self.flow.is_reliable && !self.is_spared;
+                self.again = is_repeated.then_some((now + config.t1, config.t1));
                 now + config.patience()
             }
             // Timer J.

@@ -92,10 +92,23 @@ impl Transactions {
         let before = server.due();
         let bytes = server.respond(now, response, &self.config)?;
         let (flow, after) = (server.flow, server.due());
-        self.transmit(flow, bytes);
+        if let Some(bytes) = bytes {
+            self.transmit(flow, bytes);
+        }
         self.reschedule(id, before, after);
         self.remove_if_over(now, id);
         Ok(())
+    }
+
+    /// The address that a request came from may be forged: its answers are few, and none is sent
+    /// again unless the request comes again. To be called before the first one.
+    pub fn spare(&mut self, id: TransactionId) {
+        if let Some((_, server)) = self.servers.get_mut(&id) {
+            let before = server.due();
+            server.spare();
+            let after = server.due();
+            self.reschedule(id, before, after);
+        }
     }
 
     /// Takes a message that has come. A request with a fault is refused at once.

@@ -31,7 +31,7 @@ fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
 
 fn open(path: &std::path::Path) -> UsageDatabase {
     let (ledger, aside) = UsageDatabase::open(path).unwrap();
-    assert_eq!(aside, None);
+    assert!(aside.is_none());
     ledger
 }
 

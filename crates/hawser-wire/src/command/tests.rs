@@ -99,7 +99,15 @@ fn a_command_longer_than_allowed_is_refused_before_it_arrives() {
 #[test]
 fn a_hello_with_fields_of_a_later_version_is_understood() {
     let mut decoder = CommandDecoder::default();
-    decoder.push(&[HELLO | CRITICAL, 5, 9, 0x3e, 3, 0xaa, 0xbb]);
+    decoder.push(&[
+        CommandKind::Hello.number() | CRITICAL,
+        5,
+        9,
+        0x3e,
+        3,
+        0xaa,
+        0xbb,
+    ]);
     let hello = Hello {
         max_streams: 9,
         accepts_plain: false,
@@ -162,7 +170,7 @@ fn that_a_gateway_goes_away_has_these_golden_bytes() {
     let mut decoder = CommandDecoder::default();
     decoder.push(&bytes);
     assert_eq!(decoder.next_command(), Ok(Some(Command::GoingAway)));
-    decoder.push(&[GOING_AWAY, 1, 0]);
+    decoder.push(&[CommandKind::GoingAway.number(), 1, 0]);
     let error = decoder.next_command().unwrap_err();
     assert_eq!(error.reason, MalformedReason::TrailingBytes);
 }
@@ -170,7 +178,14 @@ fn that_a_gateway_goes_away_has_these_golden_bytes() {
 #[test]
 fn a_command_of_a_later_version_that_is_not_critical_is_skipped() {
     let mut decoder = CommandDecoder::default();
-    decoder.push(&[0x3f, 2, 0x44, 0x00, ENROLLED | CRITICAL, 0]);
+    decoder.push(&[
+        0x3f,
+        2,
+        0x44,
+        0x00,
+        CommandKind::Enrolled.number() | CRITICAL,
+        0,
+    ]);
     assert_eq!(decoder.next_command(), Ok(Some(Command::Enrolled)));
     decoder.push(&[0x3f | CRITICAL, 0]);
     let error = decoder.next_command().unwrap_err();
@@ -211,7 +226,7 @@ fn the_reason_of_a_close_is_cut_between_characters() {
     };
     assert_eq!(text, "ä".repeat(MAX_CLOSE_REASON / 2));
     let mut decoder = CommandDecoder::default();
-    decoder.push(&[CLOSE_REASON, 3, 1, 0xff, 0xfe]);
+    decoder.push(&[CommandKind::CloseReason.number(), 3, 1, 0xff, 0xfe]);
     let error = decoder.next_command().unwrap_err();
     assert_eq!(error.reason, MalformedReason::BadValue);
 }
@@ -219,11 +234,11 @@ fn the_reason_of_a_close_is_cut_between_characters() {
 #[test]
 fn ports_and_transports_that_there_are_not_are_refused() {
     for bytes in [
-        &[DATAGRAM_PORT, 1, 0][..],
-        &[DATAGRAM_PORT, 4, 0x80, 1, 0, 0],
-        &[ACCEPTS_JOINS, 2, 0x43, 0xff],
-        &[ACCEPTS_JOINS, 4, 0x80, 1, 0, 0],
-        &[ASSOCIATE, 2, 5, 3],
+        &[CommandKind::DatagramPort.number(), 1, 0][..],
+        &[CommandKind::DatagramPort.number(), 4, 0x80, 1, 0, 0],
+        &[CommandKind::AcceptsJoins.number(), 2, 0x43, 0xff],
+        &[CommandKind::AcceptsJoins.number(), 4, 0x80, 1, 0, 0],
+        &[CommandKind::Associate.number(), 2, 5, 3],
     ] {
         let mut decoder = CommandDecoder::default();
         decoder.push(bytes);

@@ -87,6 +87,40 @@ fn what_may_lead_elsewhere_than_to_the_addresses_that_were_read_is_told() {
 }
 
 #[test]
+fn every_address_of_an_answer_is_told_hints_as_well() {
+    let query = DnsQuestion::encode(7, &name("gw.example.org"), AddressRecord::A);
+    let question = DnsQuestion::decode(&query).unwrap();
+    let read = |records: &[(u16, u32, &[u8])]| {
+        let message = answer(&query, 0, records);
+        question.decode_answer(&message).unwrap().unwrap()
+    };
+    let mut all: Vec<[u8; 4]> = (0..MAX_ADDRESSES as u8).map(|n| [192, 0, 2, n]).collect();
+    all.push([127, 0, 0, 1]);
+    let records: Vec<(u16, u32, &[u8])> = all.iter().map(|it| (TYPE_A, 60, &it[..])).collect();
+    let many = read(&records);
+    let expected: Vec<IpAddr> = all.iter().map(|it| IpAddr::from(*it)).collect();
+    assert_eq!(many.told, expected);
+    assert!(!many.has_unread);
+    // Priority, the name itself, and what a server speaks (key 1), before the hints.
+    let mut https = b"\0\x01\0\0\x01\0\x03\x02h2\0\x04\0\x08".to_vec();
+    https.extend([192, 0, 2, 7, 127, 0, 0, 1]);
+    https.extend(b"\0\x06\0\x10");
+    https.extend(std::net::Ipv6Addr::LOCALHOST.octets());
+    for kind in [TYPE_SVCB, TYPE_HTTPS] {
+        let hinted = read(&[(kind, 60, &https)]);
+        let expected: [IpAddr; 3] = ["192.0.2.7", "127.0.0.1", "::1"].map(|it| it.parse().unwrap());
+        assert_eq!(hinted.told, expected);
+        assert_eq!((hinted.addresses, hinted.has_unread), (vec![], false));
+    }
+    for nonsense in [&https[..https.len() - 1], b"", b"\0\x01\0\0\x04\0\x03abc"] {
+        let read = read(&[(TYPE_HTTPS, 60, nonsense)]);
+        assert!(read.has_unread, "{nonsense:?}");
+    }
+    assert!(read(&[(TYPE_A, 60, b"12345678")]).has_unread);
+    assert!(read(&[(TYPE_A, 60, b"")]).has_unread);
+}
+
+#[test]
 fn answers_to_other_questions_are_not_answers() {
     let query = DnsQuestion::encode(7, &name("a.example"), AddressRecord::A);
     let question = DnsQuestion::decode(&query).unwrap();

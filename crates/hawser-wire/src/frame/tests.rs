@@ -120,7 +120,7 @@ fn a_datagram_larger_than_udp_carries_is_refused() {
 #[test]
 fn unknown_frames_are_passed_over_unless_critical() {
     assert_eq!(
-        decode_all(&[0x3f, 1, 9, HEARTBEAT, 0]),
+        decode_all(&[0x3f, 1, 9, FrameKind::Heartbeat.number(), 0]),
         Ok(vec![Frame::State(StateFrame::Heartbeat)])
     );
     let error = decode_all(&[0x7f, 1, 9]).unwrap_err();
@@ -129,7 +129,7 @@ fn unknown_frames_are_passed_over_unless_critical() {
 
 #[test]
 fn metadata_beyond_its_limit_is_refused() {
-    let mut body = vec![CHUNK | FLAG_OPEN, 2, 0, 0];
+    let mut body = vec![FrameKind::Chunk.number() | FLAG_OPEN, 2, 0, 0];
     put_varint(&mut body, MAX_OPEN_METADATA as u64 + 1);
     body.extend_from_slice(&[0; MAX_OPEN_METADATA + 1]);
     assert_eq!(
@@ -141,7 +141,9 @@ fn metadata_beyond_its_limit_is_refused() {
 #[test]
 fn bytes_behind_a_state_frame_are_refused() {
     assert_eq!(
-        decode_all(&[ACK, 3, 1, 1, 1]).unwrap_err().reason,
+        decode_all(&[FrameKind::Ack.number(), 3, 1, 1, 1])
+            .unwrap_err()
+            .reason,
         MalformedReason::TrailingBytes
     );
 }

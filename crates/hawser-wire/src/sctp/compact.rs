@@ -5,7 +5,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{Data, DataOrder, StreamNumber, Tsn, flag, kind};
+use super::{ChunkKind, Data, DataOrder, StreamNumber, Tsn, flag};
 use crate::varint::{put_varint, take_varint_u32};
 use crate::{Malformed, MalformedReason};
 
@@ -25,7 +25,7 @@ pub(super) fn put_data(
         (!ends, HAS_LENGTH),
     ];
     let flags = flags.iter().filter(|(is_set, _)| *is_set);
-    out.put_u8(flags.fold(kind::I_DATA, |all, (_, flag)| all | flag));
+    out.put_u8(flags.fold(ChunkKind::IData.number(), |all, (_, flag)| all | flag));
     if !ends {
         // A payload too long for the field is too long for the packet; the writer checks that.
         let length = front.len() + data.payload.len();
@@ -42,7 +42,10 @@ pub(super) fn put_data(
 
 /// Reads I-DATA at the front; `None` if another chunk is there.
 pub(super) fn take_data(rest: &mut Bytes) -> Result<Option<Data>, Malformed> {
-    let Some(&first_byte) = rest.first().filter(|byte| **byte & !FLAGS == kind::I_DATA) else {
+    let Some(&first_byte) = rest
+        .first()
+        .filter(|byte| **byte & !FLAGS == ChunkKind::IData.number())
+    else {
         return Ok(None);
     };
     if first_byte & RESERVED != 0 {
@@ -82,26 +85,28 @@ pub(super) fn take_data(rest: &mut Bytes) -> Result<Option<Data>, Malformed> {
 /// Tells whether a chunk is not allowed in a compact packet: those that set up or end an
 /// association, where tags matter, and those whose types have another meaning.
 pub(super) const fn is_foreign(kind: u8) -> bool {
-    matches!(
-        kind,
-        kind::INIT
-            | kind::INIT_ACK
-            | kind::COOKIE_ECHO
-            | kind::COOKIE_ACK
-            | kind::ABORT
-            | kind::SHUTDOWN
-            | kind::SHUTDOWN_ACK
-            | kind::SHUTDOWN_COMPLETE
-            | kind::I_DATA..=I_DATA_LAST | WHOLE_KIND
-    )
+    use ChunkKind::{
+        Abort, CookieAck, CookieEcho, Init, InitAck, Shutdown, ShutdownAck, ShutdownComplete,
+    };
+    let needs_tag = matches!(
+        ChunkKind::of_number(kind),
+        Some(
+            Init | InitAck
+                | CookieEcho
+                | CookieAck
+                | Abort
+                | Shutdown
+                | ShutdownAck
+                | ShutdownComplete
+        )
+    );
+    needs_tag || kind == WHOLE_KIND || kind & !FLAGS == ChunkKind::IData.number()
 }
 
 const WHAT: &str = "compact I-DATA";
 /// Prefix of a whole packet under a seal: a type that no chunk has, and zeros.
 pub(super) const WHOLE: [u8; 4] = [WHOLE_KIND, 0, 0, 0];
 const WHOLE_KIND: u8 = 0xFF;
-/// The type with all its flags.
-const I_DATA_LAST: u8 = kind::I_DATA | FLAGS;
 const FLAGS: u8 = 0x3F;
 /// Flag: the payload's length is present, since a chunk may follow.
 const HAS_LENGTH: u8 = 0x10;

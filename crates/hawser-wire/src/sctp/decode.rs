@@ -7,8 +7,8 @@ use bytes::{Buf, Bytes};
 use super::element::{ELEMENT_HEADER, Element, Reader};
 use super::parameter::{cause_code, parameter_kind};
 use super::{
-    Cause, Chunk, Data, DataOrder, ForwardTsn, GapBlock, Init, Parameter, Sack, SkippedStream,
-    StreamNumber, Tsn, UnknownAction, VerificationTag, flag, kind,
+    Cause, Chunk, ChunkKind, Data, DataOrder, ForwardTsn, GapBlock, Init, Parameter, Sack,
+    SkippedStream, StreamNumber, Tsn, UnknownAction, VerificationTag, flag,
 };
 use crate::{Malformed, MalformedReason};
 
@@ -17,42 +17,42 @@ pub(super) fn chunk(element: Element) -> Result<Chunk, Malformed> {
     let [kind, flags] = element.head;
     let reflected = flags & flag::REFLECTED != 0;
     let value = || element.value();
-    Ok(match kind {
-        kind::DATA => Chunk::Data(data(element.whole, flags)?),
-        kind::I_DATA => Chunk::Data(interleaved_data(element.whole, flags)?),
-        kind::SACK => Chunk::Sack(sack(value())?),
-        kind::INIT => Chunk::Init(init("INIT", value())?),
-        kind::INIT_ACK => Chunk::InitAck(init("INIT ACK", value())?),
-        kind::HEARTBEAT => Chunk::Heartbeat(heartbeat("HEARTBEAT", value())?),
-        kind::HEARTBEAT_ACK => Chunk::HeartbeatAck(heartbeat("HEARTBEAT ACK", value())?),
-        kind::ABORT => Chunk::Abort {
+    Ok(match ChunkKind::of_number(kind) {
+        Some(ChunkKind::Data) => Chunk::Data(data(element.whole, flags)?),
+        Some(ChunkKind::IData) => Chunk::Data(interleaved_data(element.whole, flags)?),
+        Some(ChunkKind::Sack) => Chunk::Sack(sack(value())?),
+        Some(ChunkKind::Init) => Chunk::Init(init("INIT", value())?),
+        Some(ChunkKind::InitAck) => Chunk::InitAck(init("INIT ACK", value())?),
+        Some(ChunkKind::Heartbeat) => Chunk::Heartbeat(heartbeat("HEARTBEAT", value())?),
+        Some(ChunkKind::HeartbeatAck) => Chunk::HeartbeatAck(heartbeat("HEARTBEAT ACK", value())?),
+        Some(ChunkKind::Abort) => Chunk::Abort {
             reflected,
             causes: causes(value())?,
         },
-        kind::SHUTDOWN => {
+        Some(ChunkKind::Shutdown) => {
             let mut reader = Reader::new("SHUTDOWN", value());
             let cumulative = Tsn::new(reader.take_u32()?);
             reader.end()?;
             Chunk::Shutdown(cumulative)
         }
-        kind::SHUTDOWN_ACK => Chunk::ShutdownAck,
-        kind::SHUTDOWN_COMPLETE => Chunk::ShutdownComplete { reflected },
-        kind::ERROR => Chunk::Error(causes(value())?),
-        kind::COOKIE_ECHO => Chunk::CookieEcho(value()),
-        kind::COOKIE_ACK => Chunk::CookieAck,
-        kind::FORWARD_TSN => Chunk::ForwardTsn(forward_tsn(value())?),
-        kind::I_FORWARD_TSN => Chunk::ForwardTsn(interleaved_forward_tsn(value())?),
-        kind::ASCONF => {
+        Some(ChunkKind::ShutdownAck) => Chunk::ShutdownAck,
+        Some(ChunkKind::ShutdownComplete) => Chunk::ShutdownComplete { reflected },
+        Some(ChunkKind::Error) => Chunk::Error(causes(value())?),
+        Some(ChunkKind::CookieEcho) => Chunk::CookieEcho(value()),
+        Some(ChunkKind::CookieAck) => Chunk::CookieAck,
+        Some(ChunkKind::ForwardTsn) => Chunk::ForwardTsn(forward_tsn(value())?),
+        Some(ChunkKind::IForwardTsn) => Chunk::ForwardTsn(interleaved_forward_tsn(value())?),
+        Some(ChunkKind::Asconf) => {
             let (serial, parameters) = asconf("ASCONF", value())?;
             Chunk::Asconf { serial, parameters }
         }
-        kind::ASCONF_ACK => {
+        Some(ChunkKind::AsconfAck) => {
             let (serial, parameters) = asconf("ASCONF-ACK", value())?;
             Chunk::AsconfAck { serial, parameters }
         }
         // The length has 16 bits with the header.
-        kind::PAD => Chunk::Pad(value().len() as u16),
-        kind => Chunk::Unknown {
+        Some(ChunkKind::Pad) => Chunk::Pad(value().len() as u16),
+        None => Chunk::Unknown {
             kind,
             action: UnknownAction::of(kind >> 6),
             chunk: element.whole,

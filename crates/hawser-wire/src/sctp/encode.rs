@@ -6,42 +6,50 @@ use bytes::{BufMut, BytesMut};
 
 use super::element::{pad, put_element};
 use super::parameter::{cause_code, parameter_kind};
-use super::{Cause, Chunk, Data, DataOrder, ForwardTsn, Init, Parameter, Sack, flag, kind};
+use super::{Cause, Chunk, ChunkKind, Data, DataOrder, ForwardTsn, Init, Parameter, Sack, flag};
 
 /// Writes a chunk without its padding.
 pub(super) fn put_chunk(out: &mut BytesMut, chunk: &Chunk) {
     match chunk {
         Chunk::Data(data) => put_data(out, &[], data),
-        Chunk::Init(init) => put_init(out, kind::INIT, init),
-        Chunk::InitAck(init) => put_init(out, kind::INIT_ACK, init),
+        Chunk::Init(init) => put_init(out, ChunkKind::Init, init),
+        Chunk::InitAck(init) => put_init(out, ChunkKind::InitAck, init),
         Chunk::Sack(sack) => put_sack(out, sack),
-        Chunk::Heartbeat(value) => put_heartbeat(out, kind::HEARTBEAT, value),
-        Chunk::HeartbeatAck(value) => put_heartbeat(out, kind::HEARTBEAT_ACK, value),
+        Chunk::Heartbeat(value) => put_heartbeat(out, ChunkKind::Heartbeat, value),
+        Chunk::HeartbeatAck(value) => put_heartbeat(out, ChunkKind::HeartbeatAck, value),
         Chunk::Abort { reflected, causes } => {
-            let head = [kind::ABORT, reflected_flag(*reflected)];
+            let head = ChunkKind::Abort.with_flags(reflected_flag(*reflected));
             put_element(out, head, |out| put_causes(out, causes));
         }
         Chunk::Shutdown(cumulative) => {
             let value = cumulative.value().to_be_bytes();
-            put_element(out, [kind::SHUTDOWN, 0], |out| out.put_slice(&value));
+            put_element(out, ChunkKind::Shutdown.with_flags(0), |out| {
+                out.put_slice(&value)
+            });
         }
-        Chunk::ShutdownAck => put_element(out, [kind::SHUTDOWN_ACK, 0], |_| ()),
+        Chunk::ShutdownAck => put_element(out, ChunkKind::ShutdownAck.with_flags(0), |_| ()),
         Chunk::ShutdownComplete { reflected } => {
-            let head = [kind::SHUTDOWN_COMPLETE, reflected_flag(*reflected)];
+            let head = ChunkKind::ShutdownComplete.with_flags(reflected_flag(*reflected));
             put_element(out, head, |_| ());
         }
-        Chunk::Error(causes) => put_element(out, [kind::ERROR, 0], |out| put_causes(out, causes)),
+        Chunk::Error(causes) => put_element(out, ChunkKind::Error.with_flags(0), |out| {
+            put_causes(out, causes)
+        }),
         Chunk::CookieEcho(cookie) => {
-            put_element(out, [kind::COOKIE_ECHO, 0], |out| out.put_slice(cookie));
+            put_element(out, ChunkKind::CookieEcho.with_flags(0), |out| {
+                out.put_slice(cookie)
+            });
         }
-        Chunk::CookieAck => put_element(out, [kind::COOKIE_ACK, 0], |_| ()),
+        Chunk::CookieAck => put_element(out, ChunkKind::CookieAck.with_flags(0), |_| ()),
         Chunk::ForwardTsn(forward) => put_forward_tsn(out, forward),
-        Chunk::Asconf { serial, parameters } => put_asconf(out, kind::ASCONF, *serial, parameters),
+        Chunk::Asconf { serial, parameters } => {
+            put_asconf(out, ChunkKind::Asconf, *serial, parameters)
+        }
         Chunk::AsconfAck { serial, parameters } => {
-            put_asconf(out, kind::ASCONF_ACK, *serial, parameters);
+            put_asconf(out, ChunkKind::AsconfAck, *serial, parameters);
         }
         Chunk::Pad(length) => {
-            put_element(out, [kind::PAD, 0], |out| {
+            put_element(out, ChunkKind::Pad.with_flags(0), |out| {
                 out.put_bytes(0, (*length).into())
             });
         }
@@ -60,10 +68,10 @@ pub(super) fn put_data(out: &mut BytesMut, front: &[u8], data: &Data) {
     let flags = flags.iter().filter(|(is_set, _)| *is_set);
     let flags = flags.fold(0, |all, (_, flag)| all | flag);
     let kind = match data.order {
-        DataOrder::Sequence(_) => kind::DATA,
-        DataOrder::Interleaved { .. } => kind::I_DATA,
+        DataOrder::Sequence(_) => ChunkKind::Data,
+        DataOrder::Interleaved { .. } => ChunkKind::IData,
     };
-    put_element(out, [kind, flags], |out| {
+    put_element(out, kind.with_flags(flags), |out| {
         out.put_u32(data.tsn.value());
         out.put_u16(data.stream.value());
         match data.order {
@@ -82,8 +90,8 @@ pub(super) fn put_data(out: &mut BytesMut, front: &[u8], data: &Data) {
     });
 }
 
-fn put_init(out: &mut BytesMut, kind: u8, init: &Init) {
-    put_element(out, [kind, 0], |out| {
+fn put_init(out: &mut BytesMut, kind: ChunkKind, init: &Init) {
+    put_element(out, kind.with_flags(0), |out| {
         out.put_u32(init.tag.value());
         out.put_u32(init.window);
         out.put_u16(init.outbound_streams);
@@ -94,7 +102,7 @@ fn put_init(out: &mut BytesMut, kind: u8, init: &Init) {
 }
 
 fn put_sack(out: &mut BytesMut, sack: &Sack) {
-    put_element(out, [kind::SACK, 0], |out| {
+    put_element(out, ChunkKind::Sack.with_flags(0), |out| {
         out.put_u32(sack.cumulative.value());
         out.put_u32(sack.window);
         // More gaps than the field can count do not fit into a packet; the writer checks that.
@@ -110,8 +118,8 @@ fn put_sack(out: &mut BytesMut, sack: &Sack) {
     });
 }
 
-fn put_heartbeat(out: &mut BytesMut, kind: u8, value: &[u8]) {
-    put_element(out, [kind, 0], |out| {
+fn put_heartbeat(out: &mut BytesMut, kind: ChunkKind, value: &[u8]) {
+    put_element(out, kind.with_flags(0), |out| {
         let kind = parameter_kind::HEARTBEAT_INFORMATION.to_be_bytes();
         put_element(out, kind, |out| out.put_slice(value));
     });
@@ -119,11 +127,11 @@ fn put_heartbeat(out: &mut BytesMut, kind: u8, value: &[u8]) {
 
 fn put_forward_tsn(out: &mut BytesMut, forward: &ForwardTsn) {
     let kind = if forward.interleaved {
-        kind::I_FORWARD_TSN
+        ChunkKind::IForwardTsn
     } else {
-        kind::FORWARD_TSN
+        ChunkKind::ForwardTsn
     };
-    put_element(out, [kind, 0], |out| {
+    put_element(out, kind.with_flags(0), |out| {
         out.put_u32(forward.cumulative.value());
         for skipped in &forward.skipped {
             out.put_u16(skipped.stream.value());
@@ -137,8 +145,8 @@ fn put_forward_tsn(out: &mut BytesMut, forward: &ForwardTsn) {
     });
 }
 
-fn put_asconf(out: &mut BytesMut, kind: u8, serial: u32, parameters: &[Parameter]) {
-    put_element(out, [kind, 0], |out| {
+fn put_asconf(out: &mut BytesMut, kind: ChunkKind, serial: u32, parameters: &[Parameter]) {
+    put_element(out, kind.with_flags(0), |out| {
         out.put_u32(serial);
         put_parameters(out, parameters);
     });

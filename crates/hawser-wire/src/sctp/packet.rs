@@ -3,7 +3,8 @@ use bytes::{Buf, Bytes};
 use super::compact::{WHOLE, is_foreign, take_data};
 use super::element::{Element, padding};
 use super::{
-    ChecksumRule, Chunk, CommonHeader, Framing, PACKET_HEADER_LENGTH, VerificationTag, decode, kind,
+    ChecksumRule, Chunk, ChunkKind, CommonHeader, Framing, PACKET_HEADER_LENGTH, VerificationTag,
+    decode,
 };
 use crate::{Malformed, MalformedReason};
 
@@ -150,5 +151,8 @@ impl Chunks {
 
 /// Tells whether chunks of this type must be alone in their packets.
 fn is_single(kind: u8) -> bool {
-    matches!(kind, kind::INIT | kind::INIT_ACK | kind::SHUTDOWN_COMPLETE)
+    matches!(
+        ChunkKind::of_number(kind),
+        Some(ChunkKind::Init | ChunkKind::InitAck | ChunkKind::ShutdownComplete)
+    )
 }

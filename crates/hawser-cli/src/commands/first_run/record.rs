@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use hawser_net::store::StateDir;
+use hawser_net::replace_if_changed;
+use hawser_net::store::{StateDir, StateFile};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Undo;
@@ -52,28 +53,22 @@ impl Step {
 /// The steps that were not taken back, in their order.
 pub(super) struct Record {
     path: PathBuf,
-    folder: PathBuf,
     steps: Vec<Step>,
 }
 
 impl Record {
     pub(super) fn open(state: &StateDir) -> anyhow::Result<Self> {
         // What root takes back must not be said by a service, whose the state directory is.
-        let (folder, path) = match state.is_system() {
-            true => (PathBuf::from("/var/lib"), PathBuf::from(RECORD_OF_ROOT)),
-            false => (state.path().to_path_buf(), state.file(FILE)),
+        let path = match state.is_system() {
+            true => PathBuf::from(RECORD_OF_ROOT),
+            false => state.file(StateFile::Setup.name()),
         };
         let steps = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .with_context(|| format!("{} can't be read", path.display()))?,
+            Ok(text) => serde_json::from_slice(&text).with_context(|| damaged(&path))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         };
-        Ok(Self {
-            path,
-            folder,
-            steps,
-        })
+        Ok(Self { path, steps })
     }
 
     /// Writes down a step that is done next; one that stands here already stays as it is.
@@ -109,18 +104,16 @@ impl Record {
     }
 
     fn write(&self) -> anyhow::Result<()> {
-        let write = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-            serde_json::to_writer_pretty(&mut file, &self.steps)?;
-            file.as_file().sync_all()?;
-            file.persist(&self.path)?;
-            Ok(())
-        };
-        write().with_context(|| format!("can't write {}", self.path.display()))
+        let text = serde_json::to_vec_pretty(&self.steps)?;
+        Ok(replace_if_changed(&self.path, &text)?)
     }
 }
 
-const FILE: &str = "setup.json";
+fn damaged(path: &Path) -> String {
+    let (path, then) = (path.display(), StateFile::Setup.without_it());
+    format!("{path} is damaged; put back a copy, or move it away: then {then}")
+}
+
 const RECORD_OF_ROOT: &str = "/var/lib/hawser-setup.json";
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use hawser_config::IpNet;
 use hawser_front::name_stub::NameStub;
-use hawser_front::packets::{PacketTunnel, Terms, Wish};
+use hawser_front::packets::{InboundFlows, PacketTunnel, Terms, Wish};
 use hawser_net::client::Client;
 use hawser_net::tun::Enclosure;
 use tempfile::NamedTempFile;
@@ -26,7 +26,7 @@ pub(super) async fn run(
     client: &Arc<Client>,
     names: NameStub,
 ) -> anyhow::Result<ExitCode> {
-    let tunnel = PacketTunnel::open(client, Wish::default()).await;
+    let tunnel = PacketTunnel::open(client, Wish::default(), InboundFlows::Refused).await;
     let tunnel = tunnel.context("--tun")?;
     let terms = tunnel.terms();
     let names = Arc::new(names);

@@ -12,6 +12,7 @@ use hawser_front::connection::KernelPlaces;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::NameStub;
 use hawser_front::peer::{DiscoveredServers, Peers, VouchedServers};
+use hawser_front::this_machine::ThisMachine;
 use hawser_front::transport::Dialer;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::oneshot;
@@ -40,6 +41,8 @@ pub(super) struct Sources<'a> {
     pub(super) vouched: Option<VouchedServers>,
     /// Answers what the program asks name servers.
     pub(super) names: NameStub,
+    /// What names do not lead to.
+    pub(super) machine: ThisMachine,
 }
 
 impl Sources<'_> {
@@ -50,6 +53,7 @@ impl Sources<'_> {
         peers: Option<Peers>,
     ) -> ConnectionDialer {
         let dialer = self.direct.dialer(gateway, peers);
+        let dialer = dialer.guarding(self.machine.clone());
         let dialer = match &self.vouched {
             Some(servers) => dialer.holding(Arc::new(servers.clone())),
             None => dialer,

@@ -7,7 +7,9 @@ use hawser_config::{CaptureScope, ConnectionConfig};
 use hawser_front::connection::SharedDirector;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::name_stub::KnownNames;
+use hawser_front::packets::InboundFlows;
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
+use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::Client;
 
 use crate::daemon::handshake::announcing::Announcing;
@@ -36,7 +38,10 @@ pub(super) struct Facts {
     pub(super) connection: ConnectionConfig,
     pub(super) links: Links,
     pub(super) rules: ConnectionRules,
-    pub(super) reserved: ReservedNames,
+    /// Names that no server is asked for, and the machine that names may not lead to.
+    pub(super) reserved: (ReservedNames, ThisMachine),
+    /// Who may begin flows of packets to this machine.
+    pub(super) inbound: InboundFlows,
     pub(super) dialer: Arc<ConnectionDialer>,
     pub(super) director: SharedDirector,
     pub(super) kill_switch: Option<KillSwitchSince>,
@@ -136,6 +141,7 @@ impl Machine {
             lans: facts.lans.clone(),
             names: facts.names.clone(),
             reserved: facts.reserved.clone(),
+            inbound: facts.inbound,
         };
         CarriedPackets::start(
             senders,

@@ -10,9 +10,8 @@ use hawser_control::{BindingStatus, DirectoryStatus};
 use hawser_front::directory::{
     BindingTable, DirectoryLimits, DirectoryServer, DirectorySettings, DirectoryTls, UserFile,
 };
-use hawser_front::this_machine::ThisMachine;
-use hawser_net::links::OwnAddresses;
-use hawser_net::store::StateDir;
+use hawser_front::gateway::DestinationPolicy;
+use hawser_net::store::{StateDir, StateFile};
 use hawser_sip::digest::Algorithm;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
@@ -22,11 +21,16 @@ pub(crate) struct PlannedDirectory {
     config: DirectoryConfig,
     users: UserFile,
     tls: Option<DirectoryTls>,
+    policy: DestinationPolicy,
 }
 
 impl PlannedDirectory {
-    /// Reads the users, the certificate and its key; `None` where no directory is wanted.
-    pub(crate) fn read(config: DirectoryConfig) -> anyhow::Result<Option<Self>> {
+    /// Reads the users, the certificate and its key; `None` where no directory is wanted. `policy`
+    /// says where users' contacts may lead.
+    pub(crate) fn read(
+        config: DirectoryConfig,
+        policy: DestinationPolicy,
+    ) -> anyhow::Result<Option<Self>> {
         if config.domains.is_empty() {
             return Ok(None);
         }
@@ -42,13 +46,16 @@ impl PlannedDirectory {
             .zip(config.private_key.as_deref());
         let tls = tls.map(|(certificate, key)| DirectoryTls::read(certificate, key));
         let tls = tls.transpose()?;
-        Ok(Some(Self { config, users, tls }))
+        Ok(Some(Self {
+            config,
+            users,
+            tls,
+            policy,
+        }))
     }
 
     /// Opens its ports, with the bindings that `state` has.
     async fn serve(&self, state: &StateDir) -> anyhow::Result<DirectoryServer> {
-        let own = OwnAddresses::follow().await;
-        let own = own.context("can't follow this machine's addresses")?;
         let config = &self.config;
         let tls = self.tls.clone();
         let server = DirectoryServer::start(DirectorySettings {
@@ -64,7 +71,7 @@ impl PlannedDirectory {
                 requests_per_second: config.limits.requests_per_second,
                 connections: config.limits.connections as usize,
             },
-            machine: ThisMachine::new(own),
+            policy: self.policy.clone(),
         })?;
         let bound = server.bound();
         tracing::info!(listen = ?bound.listen, tls = ?bound.tls, "the directory is ready");
@@ -183,5 +190,5 @@ fn algorithm(digest: Digest) -> Algorithm {
     }
 }
 
-const TABLE: &str = "directory.db";
-const SEED: &str = "directory-key";
+const TABLE: &str = StateFile::Directory.name();
+const SEED: &str = StateFile::DirectoryKey.name();

@@ -13,7 +13,8 @@ use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::invite::{Invite, MAX_ADDRESSES, read_reference};
 use hawser_net::links::{Link, OwnAddresses, list_links};
-use hawser_net::store::{GatewayStore, StateDir};
+use hawser_net::replace_if_changed;
+use hawser_net::store::{GatewayStore, StateDir, StateFile};
 use hawser_net::ticks::Ticks;
 use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
@@ -32,7 +33,8 @@ pub(crate) struct Door {
     pub(crate) store: Arc<GatewayStore>,
     /// Address at which it listens, with the real port.
     pub(crate) listen: SocketAddr,
-    /// Good for one client; `None` while the one that an earlier start made still is.
+    /// Good for one client; `None` while the one that an earlier start made still is, and where
+    /// none can be made.
     invite: Option<Invite>,
     /// Nobody has named an address for invites.
     is_found: bool,
@@ -69,8 +71,7 @@ impl Door {
             true => told(&config.advertise, Some(listen.port()))?,
             false => own_addresses(listen).await?,
         };
-        remember_addresses(state, &addresses)?;
-        store.limit_unused_invites(MAX_UNUSED_INVITES)?;
+        prepare_invites(state, &store, &addresses);
         let key = identity.public();
         let gateway = GatewayConfig {
             identity,
@@ -98,7 +99,9 @@ impl Door {
         let invite = match wish.lacks_invite(&store, &addresses) {
             true => {
                 let addresses = with_found(&addresses).await;
-                Some(new_invite(&store, key, addresses, DEFAULT_TTL)?)
+                let made = new_invite(&store, key, addresses, DEFAULT_TTL);
+                made.inspect_err(|error| tracing::warn!("can't make an invite: {error:#}"))
+                    .ok()
             }
             false => None,
         };
@@ -115,10 +118,13 @@ impl Door {
     pub(crate) fn announce(&self, file: Option<&Path>, command: &str) -> anyhow::Result<()> {
         tracing::info!(listen = %self.listen, "accepting clients");
         let Some(invite) = &self.invite else {
-            tracing::info!(
-                "an invite that was made before is still open: `hawser invite list` shows it, \
-                 `hawser invite` makes another"
-            );
+            let now = UnixTime::now();
+            if self.store.invites().iter().any(|it| it.is_open(now)) {
+                tracing::info!(
+                    "an invite that was made before is still open: `hawser invite list` shows it, \
+                     `hawser invite` makes another"
+                );
+            }
             return Ok(());
         };
         if let Some(path) = file {
@@ -263,16 +269,18 @@ fn limits(config: &ServeConfig) -> AcceptLimits {
     }
 }
 
-/// Later invites carry the same addresses.
-fn remember_addresses(state: &StateDir, addresses: &[HostPort]) -> anyhow::Result<()> {
-    let path = state.file(ADDRESSES);
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(state.path())?;
-        serde_json::to_writer_pretty(&mut file, addresses)?;
-        file.persist(&path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("can't write {}", path.display()))
+/// Later invites carry the same addresses, and only so many are unused. Clients that have enrolled
+/// need neither, so a disk that takes no change keeps none of them out.
+fn prepare_invites(state: &StateDir, store: &GatewayStore, addresses: &[HostPort]) {
+    let written = serde_json::to_vec_pretty(addresses)
+        .map_err(anyhow::Error::from)
+        .and_then(|text| Ok(replace_if_changed(&state.file(ADDRESSES), &text)?));
+    if let Err(error) = written {
+        tracing::warn!("can't save the addresses for `hawser invite`: {error:#}");
+    }
+    if let Err(error) = store.limit_unused_invites(MAX_UNUSED_INVITES) {
+        tracing::warn!(%error, "can't forget unused invites");
+    }
 }
 
 /// Admits the clients of the state directory.
@@ -311,7 +319,7 @@ impl Admission for Enrolled {
 }
 
 /// The file that remembers what invites advertise.
-pub(crate) const ADDRESSES: &str = "addresses.json";
+pub(crate) const ADDRESSES: &str = StateFile::Addresses.name();
 /// Default time for which an invite is valid.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 const PEERS_PERIOD: Duration = Duration::from_secs(1);

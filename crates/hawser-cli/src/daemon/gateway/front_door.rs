@@ -14,8 +14,7 @@ use hawser_config::{FrontPort, ServeConfig};
 use hawser_front::gateway::{ClientLimits, Fronted, GatewayCounters, Shown};
 use hawser_front::this_machine::ThisMachine;
 use hawser_net::foreign_source::ForeignSource;
-use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
-use hawser_net::identity::PublicKey;
+use hawser_net::gateway::{AcceptLimits, AdmitAll, Gateway, GatewayConfig};
 use hawser_net::links::{Link, OwnAddresses};
 use hawser_net::store::StateDir;
 use hawser_net::takeover::PortOf;
@@ -131,7 +130,7 @@ impl FrontDoor {
             congestion: session.congestion.name(),
             predecessor: predecessor.map(|it| it.to().at(PortOf::Strangers)),
         };
-        let gateway = Gateway::start(gateway, vec![listener], Arc::new(Everybody))?;
+        let gateway = Gateway::start(gateway, vec![listener], Arc::new(AdmitAll))?;
         let gateway = Arc::new(gateway.following(links.clone()));
         let handshakes = FrontHandshakes::begin(Facts {
             ports: ports.clone(),
@@ -224,23 +223,6 @@ async fn end_idle(gateway: Weak<Gateway>) {
             return;
         };
         gateway.end_idle(IDLE_AFTER);
-    }
-}
-
-/// Whoever comes is let in, and gets nothing but the services.
-struct Everybody;
-
-impl Admission for Everybody {
-    fn admits(&self, _: &PublicKey) -> bool {
-        true
-    }
-
-    fn is_enrolled(&self, _: &PublicKey) -> bool {
-        true
-    }
-
-    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
-        Err("nobody enrols here".to_owned())
     }
 }
 

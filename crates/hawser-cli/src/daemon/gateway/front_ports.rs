@@ -82,19 +82,23 @@ async fn accept(listener: TcpListener, leading: Weak<Leading>) {
 
 async fn lead(stream: TcpStream, remote: SocketAddr, leading: Arc<Leading>) {
     let fronted = &leading.fronted;
+    let Some(gateway) = leading.gateway.upgrade() else {
+        return;
+    };
+    let accounts = gateway.accounts().clone();
     match fronted.leads(&stream) {
         Leads::ToFronted => {
-            let Some(gateway) = leading.gateway.upgrade() else {
-                return;
-            };
             let shared = gateway.share(stream, remote).await;
             drop(gateway);
             if let Some(stream) = shared {
-                fronted.pass_on(stream).await;
+                fronted.pass_on(stream, &accounts).await;
             }
         }
         // Its handshake has promised nothing.
-        Leads::Elsewhere(meant) => fronted.pass_on_elsewhere(stream, meant).await,
+        Leads::Elsewhere(meant) => {
+            drop(gateway);
+            fronted.pass_on_elsewhere(stream, meant, &accounts).await;
+        }
         Leads::Nowhere => {}
     }
 }

@@ -9,7 +9,9 @@ use hawser_front::gateway::{ClientId, DestinationPolicy};
 use hawser_front::packets::{AddressPool, Exchange, MTU};
 use hawser_net::identity::PublicKey;
 use hawser_net::links::{Link, list_links};
-use hawser_net::packet_exit::{ExitKind, PacketExit, longest_tracked};
+use hawser_net::packet_exit::{
+    ExitKind, ExitPlan, FlowLimits, PacketExit, longest_tracked, refused_flows,
+};
 use hawser_net::store::{GatewayStore, PacketAddresses, StateDir};
 use hawser_net::tun::{NAME, Tun, TunAddresses, create, set_up, until_lost};
 use tokio::task::JoinHandle;
@@ -20,8 +22,7 @@ use crate::daemon::guard::start_guard;
 /// Packets are carried for as long as this lives.
 pub(crate) struct Packets {
     pub(crate) exchange: Arc<Exchange>,
-    addresses: Vec<IpNet>,
-    kind: ExitKind,
+    plan: ExitPlan,
     /// None while another process carries them.
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -60,7 +61,16 @@ impl Packets {
         }
         let addresses = Arc::new(addresses);
         let nets = pool.gateway();
-        let begun = begin(&nets, kind).await.context("--packet-exit")?;
+        let plan = ExitPlan {
+            clients: nets.clone(),
+            kind,
+            opened: config.allow_destination.clone(),
+            flows: FlowLimits {
+                per_client: config.limits.packet_flows_per_client,
+                per_second: config.limits.packet_flows_per_second,
+            },
+        };
+        let begun = begin(&plan).await.context("--packet-exit")?;
         let keep = move |client: ClientId, own| {
             let key = PublicKey::from_bytes(client.to_bytes());
             let (peers, addresses) = (Arc::clone(&peers), Arc::clone(&addresses));
@@ -74,12 +84,11 @@ impl Packets {
         };
         let exchange = Arc::new(Exchange::new(pool, policy, keep));
         tracing::info!(device = begun.device, ?nets, "clients' packets are carried");
-        let carrying = carry(Arc::clone(&exchange), begun, (nets.clone(), kind));
+        let carrying = carry(Arc::clone(&exchange), begun, plan.clone());
         let task = Mutex::new(Some(tokio::spawn(carrying)));
         Ok(Some(Self {
             exchange,
-            addresses: nets,
-            kind,
+            plan,
             task,
         }))
     }
@@ -102,10 +111,10 @@ impl Packets {
     /// Carries packets again.
     pub(crate) fn resume(&self) {
         let exchange = Arc::clone(&self.exchange);
-        let (addresses, kind) = (self.addresses.clone(), self.kind);
+        let plan = self.plan.clone();
         let carrying = async move {
-            let begun = begin_again(&addresses, kind).await;
-            carry(exchange, begun, (addresses, kind)).await;
+            let begun = begin_again(&plan).await;
+            carry(exchange, begun, plan).await;
         };
         *self.task() = Some(tokio::spawn(carrying));
     }
@@ -143,31 +152,72 @@ fn clash(pool: &IpNet, links: &[Link]) -> Option<String> {
 }
 
 /// Carries packets, for ever. A device that others remove, rename or set down is made again.
-async fn carry(
-    exchange: Arc<Exchange>,
-    mut begun: Begun,
-    (addresses, kind): (Vec<IpNet>, ExitKind),
-) {
+async fn carry(exchange: Arc<Exchange>, mut begun: Begun, plan: ExitPlan) {
     loop {
         let Begun { tun, device, exit } = begun;
+        let exit = Arc::new(Mutex::new(exit));
         let problem = tokio::select! {
             error = exchange.run(tun) => anyhow::Error::from(error),
             error = until_lost(&device) => error.into(),
+            error = limit_flows(&exchange, &exit) => error,
         };
         tracing::warn!("clients' packets are not carried: {problem:#}");
         // It waits for a process.
         let _ = tokio::task::spawn_blocking(move || drop(exit)).await;
-        begun = begin_again(&addresses, kind).await;
+        begun = begin_again(&plan).await;
         let device = &begun.device;
         tracing::info!(device, "clients' packets are carried again");
     }
 }
 
-async fn begin_again(addresses: &[IpNet], kind: ExitKind) -> Begun {
+/// Keeps the limits for flows as clients come and go, and counts what they refuse; returns why that
+/// goes no longer.
+async fn limit_flows(exchange: &Exchange, exit: &Arc<Mutex<PacketExit>>) -> anyhow::Error {
+    let table = lock(exit).table().to_owned();
+    let (mut counted, mut counted_at) = (0, Instant::now());
+    let mut counting: Option<JoinHandle<Result<u64, _>>> = None;
+    loop {
+        let owned = exchange.owned().into_iter();
+        let owned = owned.map(|(net, client)| (net, client.to_bytes()));
+        let (owned, exit) = (owned.collect(), Arc::clone(exit));
+        // It waits for a process where much changes; packets do not.
+        let changed = tokio::task::spawn_blocking(move || lock(&exit).limit_flows(&owned));
+        match changed.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error.into(),
+            Err(error) => return error.into(),
+        }
+        // Limits do not wait for it: it takes a process, and that takes long where much goes on.
+        if let Some(finished) = counting.take_if(|it| it.is_finished())
+            && let Ok(Ok(refused)) = finished.await
+        {
+            let counters = exchange.counters();
+            counters.add_refused_flows(refused.saturating_sub(counted));
+            if counted == 0 && refused > 0 {
+                tracing::warn!(refused, "flows of clients are beyond limits");
+            }
+            counted = refused;
+        }
+        if counting.is_none() && counted_at.elapsed() >= COUNT_PERIOD {
+            counted_at = Instant::now();
+            let table = table.clone();
+            counting = Some(tokio::task::spawn_blocking(move || refused_flows(&table)));
+        }
+        exchange.moved().await;
+        // Tunnels that come and go at once are one change, or none.
+        sleep(BETWEEN_CHANGES).await;
+    }
+}
+
+fn lock(exit: &Mutex<PacketExit>) -> MutexGuard<'_, PacketExit> {
+    exit.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn begin_again(plan: &ExitPlan) -> Begun {
     let (mut pause, mut complaint) = (FIRST_PAUSE, String::new());
     loop {
         sleep(pause).await;
-        match begin(addresses, kind).await {
+        match begin(plan).await {
             Ok(begun) => return begun,
             Err(error) => {
                 let text = format!("{error:#}");
@@ -182,28 +232,31 @@ async fn begin_again(addresses: &[IpNet], kind: ExitKind) -> Begun {
 }
 
 /// Makes the device, unless an address of this machine keeps clients from being reached by it.
-async fn begin(addresses: &[IpNet], kind: ExitKind) -> anyhow::Result<Begun> {
+async fn begin(plan: &ExitPlan) -> anyhow::Result<Begun> {
     let links = list_links().await.context("can't list the links")?;
-    if let Some(problem) = addresses.iter().find_map(|net| clash(net, &links)) {
+    if let Some(problem) = plan.clients.iter().find_map(|net| clash(net, &links)) {
         bail!("{problem}");
     }
-    let addresses = addresses.to_vec();
     let (file, device) = create(NAME)?;
     let wanted = TunAddresses {
-        addresses: addresses.clone(),
+        addresses: plan.clients.clone(),
         mtu: MTU,
         is_default: false,
     };
     set_up(&device, &wanted).await?;
-    let name = device.clone();
+    let (name, plan) = (device.clone(), plan.clone());
     let beginning = tokio::task::spawn_blocking(move || {
-        anyhow::Ok(PacketExit::begin(&name, &addresses, kind, start_guard()?)?)
+        anyhow::Ok(PacketExit::begin(&name, &plan, start_guard()?)?)
     });
     let exit = beginning.await??;
     let tun = Tun::new(file)?;
     Ok(Begun { tun, device, exit })
 }
 
+/// What is new of clients' addresses waits for so long at most, or for the changes before it.
+const BETWEEN_CHANGES: Duration = Duration::from_millis(50);
+/// How often what the kernel has refused is asked, while packets pass.
+const COUNT_PERIOD: Duration = Duration::from_secs(2);
 /// Before a device is made again, and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

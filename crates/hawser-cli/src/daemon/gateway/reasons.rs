@@ -6,39 +6,12 @@ use std::time::Duration;
 
 use hawser_control::{MAX_FAR_END, WhySession};
 use hawser_front::bonded::Bonded;
-use hawser_front::gateway::{ClientId, IncomingStream as _};
+use hawser_front::gateway::ClientId;
 use hawser_front::transport::DialError;
 use hawser_types::StreamId;
-use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
-use super::measure::finish;
 use crate::daemon::why;
-
-/// Answers with the reasons of the session that the stream belongs to: no other is looked at.
-pub(crate) async fn tell(mut stream: Bonded, of: Option<StreamId>) {
-    let flows = match of {
-        Some(_) => Vec::new(),
-        None => stream.get_mut().packet_flows(FLOWS),
-    };
-    let mut told = stream.get_mut().recorded(|recorder, now, policy| {
-        why::for_far_end((recorder, now), policy.name(), (of, &flows))
-    });
-    let mut json = written(told.as_ref());
-    if let (None, Some(told)) = (&json, &mut told) {
-        // Those with many links and reasons are the longest part.
-        told.packet_flows.clear();
-        json = written(Some(told));
-    }
-    let Some(json) = json else {
-        stream.refuse(DialError::Internal);
-        return;
-    };
-    stream.accept();
-    if stream.write_all(&json).await.is_ok() {
-        finish(stream).await;
-    }
-}
 
 /// `None` of nothing, and of what is too long.
 fn written(told: Option<&WhySession>) -> Option<Vec<u8>> {
@@ -59,8 +32,36 @@ struct Lately {
 }
 
 impl ReasonsTold {
+    /// Returns the reasons of the session that the stream belongs to, in JSON: no other session is
+    /// looked at.
+    pub(crate) fn tell(
+        &self,
+        client: ClientId,
+        stream: &mut Bonded,
+        of: Option<StreamId>,
+    ) -> Result<Vec<u8>, DialError> {
+        if !self.may_tell(client) {
+            return Err(DialError::LimitReached);
+        }
+        let stream = stream.get_mut();
+        let flows = match of {
+            Some(_) => Vec::new(),
+            None => stream.packet_flows(FLOWS),
+        };
+        let mut told = stream.recorded(|recorder, now, policy| {
+            why::for_far_end((recorder, now), policy.name(), (of, &flows))
+        });
+        let mut json = written(told.as_ref());
+        if let (None, Some(told)) = (&json, &mut told) {
+            // Those with many links and reasons are the longest part.
+            told.packet_flows.clear();
+            json = written(Some(told));
+        }
+        json.ok_or(DialError::Internal)
+    }
+
     /// Returns whether a client may have an answer, which it then gets.
-    pub(crate) fn may_tell(&self, client: ClientId) -> bool {
+    fn may_tell(&self, client: ClientId) -> bool {
         let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if lately.since.is_none_or(|since| now - since >= SPAN) {

@@ -126,7 +126,7 @@ impl Answers {
         let mut discovery = lock(&self.discovery);
         if self.bonds == Bonds::Diverted {
             if let Some(own) = self.own.all() {
-                diverting::set_own(&mut discovery, own.borrow().iter());
+                diverting::set_own(&mut discovery, own.borrow().addresses());
             }
             self.interfaces.follow(&mut discovery, links);
         }

@@ -49,7 +49,7 @@ impl ByName {
         let store = Arc::new(NameStore::open(&setup.state)?);
         let started = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
         let order = OrderStore::open(&setup.state)?;
-        let number = order.begin_session(started)?;
+        let number = order.begin_session(started);
         let book = Book::new(identity, store, order);
         let listener = listen(predecessor)?;
         let port = listener.local_addr()?.port();

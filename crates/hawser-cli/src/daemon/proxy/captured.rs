@@ -13,6 +13,7 @@ use hawser_front::name_stub::{KnownNames, NameStub};
 use hawser_front::peer::{DiscoveredServers, ReservedNames, VouchedServers};
 use hawser_front::proxy::ProxyCounters;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
+use hawser_front::this_machine::ThisMachine;
 use hawser_front::transport::Dialer;
 use hawser_net::bind::own_mark;
 use hawser_net::links::particular_prefixes;
@@ -48,8 +49,8 @@ pub(crate) struct Capturing<'a> {
     pub(crate) packets: Option<watch::Receiver<CarriedFamilies>>,
     /// Takes the names that programs ask for.
     pub(crate) names: KnownNames,
-    /// Names that nobody else is asked for.
-    pub(crate) reserved: ReservedNames,
+    /// Names that no server is asked for, and the machine that names may not lead to.
+    pub(crate) reserved: (ReservedNames, ThisMachine),
 }
 
 /// Capturing goes on for as long as this lives.

@@ -1,6 +1,7 @@
 //! Connection mode of `hawser up`: the director, and what keeps it up to date.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -260,15 +261,22 @@ async fn obey(director: SharedDirector, mut rules: ConnectionRules) {
 
 /// The memory from one run to the next; nothing where the usage database cannot be used.
 #[derive(Clone)]
-struct Memory(Option<SharedLedger>);
+struct Memory {
+    ledger: Option<SharedLedger>,
+    /// The latest write has failed.
+    is_failing: Arc<AtomicBool>,
+}
 
 impl Memory {
-    const fn of(ledger: Option<SharedLedger>) -> Self {
-        Self(ledger)
+    fn of(ledger: Option<SharedLedger>) -> Self {
+        Self {
+            ledger,
+            is_failing: Arc::default(),
+        }
     }
 
     fn load_into(&self, director: &SharedDirector) {
-        let Some(ledger) = &self.0 else {
+        let Some(ledger) = &self.ledger else {
             return;
         };
         let ledger = lock(ledger);
@@ -292,7 +300,7 @@ impl Memory {
         rates: BTreeMap<LinkKey, KnownLink>,
     ) {
         let is_nothing = learned.is_empty() && rates.is_empty();
-        let Some(ledger) = self.0.clone().filter(|_| !is_nothing) else {
+        let Some(ledger) = self.ledger.clone().filter(|_| !is_nothing) else {
             return;
         };
         let now = UnixTime::now().as_secs();
@@ -303,9 +311,13 @@ impl Memory {
             ledger.keep_demands(&learned, now)
         });
         match writing.await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => self.is_failing.store(false, Ordering::Relaxed),
             // What is learned next of the same applications and links goes with it.
-            Ok(Err(error)) => tracing::warn!(%error, "can't save what was learned"),
+            Ok(Err(error)) => {
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "can't save what was learned");
+                }
+            }
             Err(error) => tracing::warn!(%error, "the ledger's task has failed"),
         }
     }

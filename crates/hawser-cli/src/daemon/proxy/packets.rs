@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_capture::CarriedFamilies;
+use hawser_config::IpNet;
 use hawser_front::connection::SharedDirector;
 use hawser_front::name_stub::{KnownNames, NameStub};
-use hawser_front::packets::{PacketTunnel, Terms, TunnelError, Wish};
+use hawser_front::packets::{InboundFlows, PacketTunnel, Terms, TunnelError, Wish, check_apart};
 use hawser_front::peer::ReservedNames;
+use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::{Client, OpenStreamError};
+use hawser_net::links::{default_routes, list_links, networks_on_links, particular_prefixes};
+use hawser_net::names::Names;
 use hawser_net::tun::{NAME, Tun, TunAddresses, TunRoutes, create, set_up, until_lost};
 use hawser_net::unix_time::UnixTime;
 use tokio::sync::watch;
@@ -38,8 +42,10 @@ pub(crate) struct Senders {
     pub(crate) lans: Option<Arc<LanCapture>>,
     /// Takes the names that they ask for.
     pub(crate) names: KnownNames,
-    /// Names that nobody else is asked for.
-    pub(crate) reserved: ReservedNames,
+    /// Names that no server is asked for, and the machine that names may not lead to.
+    pub(crate) reserved: (ReservedNames, ThisMachine),
+    /// Who may begin flows to them.
+    pub(crate) inbound: InboundFlows,
 }
 
 impl CarriedPackets {
@@ -156,11 +162,19 @@ impl Carrying {
             ..Wish::default()
         };
         let mut ended = self.ended.clone();
-        let tunnel = tokio::select! {
-            opened = PacketTunnel::open(&self.client, wish) => opened?,
+        let mut tunnel = tokio::select! {
+            opened = PacketTunnel::open(&self.client, wish, self.senders.inbound) => opened?,
             _ = ended.wait_for(|ended| *ended) => return Ok(()),
         };
+        for (granted, theirs) in tunnel.leave_out(&networks_here().await?) {
+            tracing::warn!(
+                "hosts share this machine's address in the tunnel: the far end grants them \
+                 {granted}, which overlaps with their own network {theirs}; allowed is a network \
+                 that is not behind this machine"
+            );
+        }
         let terms = tunnel.terms();
+        check_apart(&terms, &nearby().await?)?;
         let (file, device) = create(NAME)?;
         let wanted = TunAddresses {
             addresses: terms.client.addresses().map(Into::into).collect(),
@@ -219,6 +233,26 @@ impl Carrying {
             }
         }
     }
+}
+
+/// All networks that this machine has routes to, but by default.
+async fn networks_here() -> anyhow::Result<Vec<IpNet>> {
+    let mut here = particular_prefixes().await?;
+    // Addresses of tunnels, among them this one's before.
+    here.retain(|net| net.prefix_len() < net.max_prefix_len());
+    Ok(here)
+}
+
+/// The networks on this machine's links, its routers and its name servers.
+async fn nearby() -> anyhow::Result<Vec<IpNet>> {
+    let mut nearby = networks_on_links().await?;
+    // Addresses of tunnels, among them this one's before.
+    nearby.retain(|net| net.prefix_len() < net.max_prefix_len());
+    let routers = default_routes().await?.into_iter();
+    nearby.extend(routers.filter_map(|route| route.gateway).map(IpNet::from));
+    let servers = Names::new().servers(&list_links().await?).await;
+    nearby.extend(servers.iter().map(|server| IpNet::from(server.ip())));
+    Ok(nearby)
 }
 
 /// Before it is tried again.

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource, TransportChoice};
+use hawser_control::NotBondedStatus;
 use hawser_front::connect::Connect;
-use hawser_front::peer::{PeerFinder, PeerSessions, PeerSettings, Peers, ThroughGateway};
+use hawser_front::peer::{
+    HeldPeers, Passed, PeerFinder, PeerSessions, PeerSettings, Peers, ThroughGateway,
+};
 use hawser_net::bind::{SocketOptions, connect_on_link};
 use hawser_net::client::{Client, ClientConfig, FirstConnection};
 use hawser_net::host_port::HostPort;
@@ -28,6 +31,7 @@ use crate::setup::Setup;
 pub(crate) struct Peering {
     pub(crate) finder: PeerFinder,
     pub(crate) sessions: PeerSessions,
+    pub(crate) held: HeldPeers,
     rules: ConnectionRules,
 }
 
@@ -42,18 +46,23 @@ impl Peering {
         choice: &Choice,
     ) -> anyhow::Result<Self> {
         let store = ClientStore::open(&setup.state)?;
-        let known = move || {
+        let known = Arc::new(move || {
             if let Err(error) = store.reload_if_changed() {
                 tracing::debug!(%error, "the list of peers is as it was");
             }
-            store.gateways().iter().map(|gateway| gateway.key).collect()
-        };
+            let gateways = store.gateways();
+            let keys = gateways.iter().map(|gateway| gateway.key);
+            keys.collect::<Vec<_>>()
+        });
+        let fall_back = setup.config.connection.peer_fallback;
+        let enrolled = Arc::clone(&known);
+        let held = HeldPeers::new(move || enrolled(), fall_back);
         let connect = OverOneLink::new(wanted, (links, rules));
         let settings = PeerSettings {
             keep_missing: setup.config.connection.peer_retry,
             ..PeerSettings::at_port(DEFAULT_GATEWAY_PORT)
         };
-        let finder = PeerFinder::start(connect, known, settings);
+        let finder = PeerFinder::start(connect, move || known(), settings);
         let clients = PeerClients::new(setup, wanted, (links, rules), choice);
         let sessions = PeerSessions::new(move |peer, address| {
             let at = HostPort::try_from(SocketAddr::new(address, DEFAULT_GATEWAY_PORT));
@@ -62,6 +71,7 @@ impl Peering {
         Ok(Self {
             finder,
             sessions,
+            held,
             rules: connection_rules,
         })
     }
@@ -69,7 +79,7 @@ impl Peering {
     /// The peers, for dialing.
     pub(crate) fn peers(&self) -> Peers {
         let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
-        Peers::new(finder, sessions, self.rules.clone())
+        Peers::new(finder, sessions, self.rules.clone(), self.held.clone())
     }
 }
 
@@ -192,6 +202,21 @@ pub(crate) fn enrol(
         }
     });
     Ok(())
+}
+
+/// Returns what is amiss with a peer that does not answer, in the form of the control API.
+pub(crate) fn silent((address, peer, passed): (IpAddr, PublicKey, Passed)) -> NotBondedStatus {
+    let becomes = match passed {
+        Passed::Refused => format!(
+            "connections to it are refused; `hawser peers remove {peer}` lets it go, and \
+             `peer-fallback` would allow plain TCP"
+        ),
+        Passed::Plain => "connections to it go over plain TCP, as `peer-fallback` allows".into(),
+    };
+    NotBondedStatus {
+        server: SocketAddr::new(address, DEFAULT_GATEWAY_PORT),
+        reason: format!("the peer does not answer: {becomes}"),
+    }
 }
 
 /// Connects over one of the links that may be used, for what is not worth more.

@@ -15,12 +15,12 @@ use hawser_director::AllLinkRules;
 use hawser_net::client::Client;
 use hawser_net::clock;
 use hawser_net::links::Link;
-use hawser_net::store::StateDir;
+use hawser_net::store::{StateDir, StateFile};
 use hawser_net::ticks::Ticks;
 use hawser_net::unix_time::UnixTime;
 use hawser_sched::rules::{AtLimit, Date, LinkRules, Rule};
 use hawser_types::{ByteCount, Instant};
-use hawser_usage::UsageDatabase;
+use hawser_usage::{Trouble, UsageDatabase};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -51,6 +51,8 @@ struct Inner {
     /// By the names of links, what connections over one link each have moved.
     connections: ByteTotals<String>,
     signals: Signals,
+    /// The latest write to the ledger has failed.
+    is_failing: bool,
     /// When the ledger was last written.
     written: Option<tokio::time::Instant>,
 }
@@ -262,14 +264,21 @@ impl LinkRuleStore {
             return;
         }
         match ledger.charge(&pending) {
-            Ok(()) => match ledger.usage(today()) {
-                // Another program may have charged its own.
-                Ok(usage) => self.lock().accounts.load(usage, today()),
-                Err(error) => tracing::warn!(%error, "can't be read"),
-            },
+            Ok(()) => {
+                self.lock().is_failing = false;
+                match ledger.usage(today()) {
+                    // Another program may have charged its own.
+                    Ok(usage) => self.lock().accounts.load(usage, today()),
+                    Err(error) => tracing::warn!(%error, "can't read the usage of links again"),
+                }
+            }
             Err(error) => {
-                self.lock().accounts.give_back(&pending, today());
-                tracing::warn!(%error, "can't save the usage of links");
+                let mut inner = self.lock();
+                inner.accounts.give_back(&pending, today());
+                // Once, since a full disk stays full for a while.
+                if !std::mem::replace(&mut inner.is_failing, true) {
+                    tracing::warn!(%error, "can't save the usage of links: trying again");
+                }
             }
         }
     }
@@ -417,12 +426,20 @@ impl Inner {
 
 fn open_ledger(state: &StateDir) -> Option<UsageDatabase> {
     let opened = UsageDatabase::open(&state.file(LEDGER));
-    let (ledger, aside) = opened
+    let (ledger, trouble) = opened
         .inspect_err(|error| tracing::warn!(%error, "usage is counted from zero at each start"))
         .ok()?;
-    if let Some(aside) = aside {
-        let aside = aside.display();
-        tracing::warn!("the ledger was damaged: it is now {aside}, and counting starts at zero");
+    match trouble {
+        Some(Trouble::SetAside(aside)) => {
+            let aside = aside.display();
+            tracing::warn!(
+                "the ledger was damaged: it is now {aside}, and counting starts at zero"
+            );
+        }
+        Some(Trouble::InMemory(error)) => {
+            tracing::warn!(%error, "counting usage in memory until the ledger can be written");
+        }
+        None => {}
     }
     Some(ledger)
 }
@@ -440,7 +457,7 @@ pub(crate) fn today() -> Date {
 }
 
 /// The ledger's file in the state directory.
-const LEDGER: &str = "ledger.db";
+const LEDGER: &str = StateFile::Usage.name();
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 const COUNT_IDLE_EVERY: Duration = Duration::from_secs(2);
 /// Less than this between two looks is what an idle session needs for itself.

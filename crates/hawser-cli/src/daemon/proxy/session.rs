@@ -91,7 +91,10 @@ impl Target {
         if self.known {
             if expires.is_some() {
                 // Becomes the one to use when none is named, with what may be new addresses.
-                store.remember(gateway, &addresses, UnixTime::now())?;
+                let written = store.remember(gateway, &addresses, UnixTime::now());
+                if let Err(error) = written {
+                    tracing::warn!(%error, "can't make this gateway the one to use");
+                }
             }
             let client = Client::start_enrolled(self.config, links);
             tokio::spawn(keep_reached(store, gateway, client.reached()));
@@ -202,6 +205,8 @@ pub(crate) fn reference(source: &GatewaySource) -> String {
     match source {
         GatewaySource::Url(url) => url.clone(),
         GatewaySource::File(path) => format!("@{}", path.display()),
+        // Was read before, where that is possible.
+        GatewaySource::Stdin => "-".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use hawser_control::{
 };
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::name_stub::KnownNames;
-use hawser_front::peer::{DiscoveredServers, NamedPeers, PeerSessions, VouchedServers};
+use hawser_front::peer::{DiscoveredServers, HeldPeers, NamedPeers, PeerSessions, VouchedServers};
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
 use hawser_net::gateway::Gateway;
@@ -28,7 +28,7 @@ use super::packets::KillSwitchSince;
 use super::registration::ShownRegistration;
 use super::rules::LinkRuleStore;
 use super::session::{Choice, SessionChoice};
-use super::{direct, placed, vouching};
+use super::{direct, peering, placed, vouching};
 use crate::daemon::clock::since_1970;
 use crate::daemon::counters::flat;
 use crate::daemon::gateway::views::{congestion_name, read_recorder, views};
@@ -45,6 +45,8 @@ pub(crate) struct ClientSubject {
     pub(crate) director: Option<SharedDirector>,
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
+    /// The addresses whose connections go by a peer alone.
+    pub(crate) held: Option<HeldPeers>,
     /// Sessions with servers that were discovered.
     pub(crate) discovered: Option<DiscoveredServers>,
     /// Sessions with names that are held to their vouchers.
@@ -92,6 +94,7 @@ impl ClientSubject {
             client: None,
             director: None,
             peers: None,
+            held: None,
             discovered: None,
             vouched: None,
             announcing: None,
@@ -322,6 +325,8 @@ impl Subject for ClientSubject {
             server: it.at,
             reason: it.problem.to_string(),
         });
+        let silent = self.held.as_ref().map(HeldPeers::silent);
+        let silent = silent.into_iter().flatten().map(peering::silent);
         let found = discovered.map(DiscoveredServers::found);
         let found = found.into_iter().flatten().map(|it| DiscoveredStatus {
             server: it.at,
@@ -336,7 +341,7 @@ impl Subject for ClientSubject {
         });
         let not_asked = self.announcing.as_ref().map(|it| it.not_asked());
         director.map(|director| ConnectionsStatus {
-            not_bonded: amiss.collect(),
+            not_bonded: amiss.chain(silent).collect(),
             discovered: found.collect(),
             vouched: vouched.map(vouching::status).unwrap_or_default(),
             not_asked: not_asked.unwrap_or_default(),

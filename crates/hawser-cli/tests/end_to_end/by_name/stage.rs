@@ -116,6 +116,10 @@ impl Stage {
     pub(super) fn serve_with(&self, arguments: &[&str]) -> Daemon {
         let mut serve = self.router.command(HAWSER);
         serve.arg("--state").arg(self.place.path("directory"));
+        // Its users are called at all of their links, whichever they have registered by.
+        let config = "[directory]\nallow-contact = [\"10.0.0.0/8\"]\n";
+        std::fs::write(self.place.path("directory.toml"), config).unwrap();
+        serve.arg("--config").arg(self.place.path("directory.toml"));
         serve.args(["serve", "--listen", "10.99.0.1:7443"]);
         serve.args(["--directory", "example.org"]);
         serve.args(["--directory-listen", "10.99.0.1:5060"]);

@@ -67,7 +67,7 @@ struct Fixed;
 impl Resolve for Fixed {
     async fn resolve(&self, name: &HostName) -> Result<Vec<IpAddr>, DialError> {
         match name.as_str() {
-            "server.test" => Ok(vec!["127.0.0.1".parse().unwrap()]),
+            "server.localhost" | "rebind.test" => Ok(vec!["127.0.0.1".parse().unwrap()]),
             _ => Err(DialError::NameNotFound),
         }
     }
@@ -222,12 +222,12 @@ async fn names_are_looked_up_once_and_what_waits_goes_out() {
     let (server, destination) = server().await;
     let named = |name: &str| Destination::new(name.parse().unwrap(), destination.port);
     assert!(port.send(&named("nobody.test"), b"lost"));
-    assert!(port.send(&named("server.test"), b"one"));
-    assert!(port.send(&named("server.test"), b"two"));
+    assert!(port.send(&named("server.localhost"), b"one"));
+    assert!(port.send(&named("server.localhost"), b"two"));
     for count in 3..=MAX_WAITING_OF_NAMES {
-        assert!(port.send(&named("server.test"), format!("{count}").as_bytes()));
+        assert!(port.send(&named("server.localhost"), format!("{count}").as_bytes()));
     }
-    assert!(!port.send(&named("server.test"), b"too many"));
+    assert!(!port.send(&named("server.localhost"), b"too many"));
     // Polling is what looks up.
     let answered = tokio::spawn(async move {
         let answer = answer(&mut port).await;
@@ -242,7 +242,7 @@ async fn names_are_looked_up_once_and_what_waits_goes_out() {
     for _ in 3..=MAX_WAITING_OF_NAMES {
         heard(&server).await;
     }
-    assert!(send(&mut port, &named("server.test"), b"known by now"));
+    assert!(send(&mut port, &named("server.localhost"), b"known by now"));
     assert_eq!(heard(&server).await, ("known by now".to_owned(), from));
 }
 
@@ -282,7 +282,7 @@ async fn an_asker_elsewhere_sends_nothing_to_this_machine_by_address_or_by_name(
     let mut here = open(&script, limits);
     let (server, destination) = server().await;
     let mapped = format!("[::ffff:127.0.0.1]:{}", destination.port);
-    let named = format!("server.test:{}", destination.port);
+    let named = format!("server.localhost:{}", destination.port);
     let to = [
         destination.clone(),
         mapped.parse().unwrap(),
@@ -297,6 +297,30 @@ async fn an_asker_elsewhere_sends_nothing_to_this_machine_by_address_or_by_name(
     send(&mut port, &to[2], b"again");
     assert!(send(&mut here, &destination, b"from here"));
     assert_eq!(heard(&server).await.0, "from here");
+    assert_eq!(
+        script.turn.load(Ordering::Relaxed),
+        1,
+        "flows that were placed"
+    );
+}
+
+#[tokio::test]
+async fn a_name_of_the_internet_leads_no_datagram_to_this_machine() {
+    let script = Arc::new(Script::default());
+    let mut port = open(&script, DirectLimits::default());
+    let (server, destination) = server().await;
+    let named = |name: &str| Destination::new(name.parse().unwrap(), destination.port);
+    let (rebound, own) = (named("rebind.test"), named("server.localhost"));
+    assert!(port.send(&rebound, b"rebound"));
+    assert!(port.send(&own, b"by an own name"));
+    // Polling is what looks up.
+    let polling = tokio::spawn(async move { answer(&mut port).await });
+    let (text, from) = heard(&server).await;
+    assert_eq!(text, "by an own name");
+    server.send_to(b"pong", from).await.unwrap();
+    assert_eq!(polling.await.unwrap().0, "pong");
+    let nothing = server.try_recv_from(&mut [0; 64]);
+    assert_eq!(nothing.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     assert_eq!(
         script.turn.load(Ordering::Relaxed),
         1,

@@ -14,6 +14,7 @@ use crate::datagram::PlaceFlows;
 use crate::datagram::questions::{Questions, Waiting};
 use crate::destination::Host;
 use crate::resolve::{Resolve, addresses_of};
+use crate::this_machine::ThisMachine;
 
 /// One address of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +28,17 @@ pub(super) struct FoundAddress {
 pub(super) struct Addresses<P, R> {
     place: Arc<P>,
     resolver: Arc<R>,
+    machine: ThisMachine,
     found: BTreeMap<Host, (Instant, Vec<FoundAddress>)>,
     lookups: Questions<Vec<FoundAddress>>,
 }
 
 impl<P: PlaceFlows, R: Resolve> Addresses<P, R> {
-    pub(super) fn new(place: Arc<P>, resolver: Arc<R>) -> Self {
+    pub(super) fn new(place: Arc<P>, resolver: Arc<R>, machine: ThisMachine) -> Self {
         Self {
             place,
             resolver,
+            machine,
             found: BTreeMap::new(),
             lookups: Questions::default(),
         }
@@ -49,9 +52,10 @@ impl<P: PlaceFlows, R: Resolve> Addresses<P, R> {
 
     /// Looks for the ways to a host; the datagram waits. `false`: too many do.
     pub(super) fn look_up(&mut self, host: &Host, port: u16, payload: &[u8]) -> bool {
-        let (place, resolver) = (&self.place, &self.resolver);
+        let (place, resolver, machine) = (&self.place, &self.resolver, &self.machine);
         self.lookups.ask(host, port, payload, || {
-            find(Arc::clone(place), Arc::clone(resolver), host.clone())
+            let by = (Arc::clone(place), Arc::clone(resolver));
+            find(by, machine.clone(), host.clone())
         })
     }
 
@@ -77,12 +81,15 @@ impl<P: PlaceFlows, R: Resolve> Addresses<P, R> {
 }
 
 async fn find<P: PlaceFlows, R: Resolve>(
-    place: Arc<P>,
-    resolver: Arc<R>,
+    (place, resolver): (Arc<P>, Arc<R>),
+    machine: ThisMachine,
     host: Host,
 ) -> Vec<FoundAddress> {
     let found = timeout(DEFAULT_RESOLVE_TIMEOUT, addresses_of(&*resolver, &host)).await;
-    let addresses = found.ok().and_then(Result::ok).unwrap_or_default();
+    let mut addresses = found.ok().and_then(Result::ok).unwrap_or_default();
+    if let Host::Name(name) = &host {
+        addresses = machine.admitted_of_name(name.as_str(), addresses).await;
+    }
     let ways = addresses.into_iter().map(async |ip| {
         let ip = ip.to_canonical();
         let by_routes = place.goes_by_routes(ip).await;

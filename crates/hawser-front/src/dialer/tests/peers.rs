@@ -16,7 +16,7 @@ use crate::bonded::SessionDialer;
 use crate::connect::connect_tcp;
 use crate::connection::testing::link;
 use crate::near::Surroundings;
-use crate::peer::{PeerFinder, PeerSettings};
+use crate::peer::{HeldPeers, PeerFinder, PeerSettings};
 use crate::resolve::SystemResolver;
 
 /// How a session answers.
@@ -103,6 +103,11 @@ struct Scene {
 
 /// An origin server on this machine, and a peer beside it.
 async fn scene(answer: Answer) -> Scene {
+    scene_with(answer, false).await
+}
+
+/// The same where the user allows plain TCP or not.
+async fn scene_with(answer: Answer, may_fall_back: bool) -> Scene {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -115,6 +120,8 @@ async fn scene(answer: Answer) -> Scene {
     let port = peer.local_addr().unwrap().port();
     let me = Identity::from_seed([7; 32]);
     let known = vec![me.public()];
+    let enrolled = known.clone();
+    let held = HeldPeers::new(move || enrolled.clone(), may_fall_back);
     tokio::spawn(async move {
         while let Ok((stream, _)) = peer.accept().await {
             let _ = server_handshake(stream, &[], &me, Arc::new(|_| true)).await;
@@ -135,7 +142,7 @@ async fn scene(answer: Answer) -> Scene {
     director.set_links(&[Link::clone(&link("a"))]);
     let options = ConnectOptions::default();
     let dialer = ConnectionDialer::with(director.clone(), Anywhere, SystemResolver::new(), options);
-    let peers = Peers::new(finder, sessions.clone(), rules.subscribe());
+    let peers = Peers::new(finder, sessions.clone(), rules.subscribe(), held);
     Scene {
         dialer: ConnectionDialer {
             peers: Some(peers),
@@ -208,6 +215,87 @@ async fn what_fails_over_a_session_goes_over_a_link_and_the_peer_rests() {
         assert!(!scene.is_bonded(&origin).await, "{answer:?}");
         assert_eq!(scene.sessions.begun.load(Ordering::Relaxed), before);
     }
+}
+
+/// A peer that carried a connection, and answers so now.
+async fn carried_and_then(answer: Answer, may_fall_back: bool) -> Scene {
+    let scene = scene_with(Answer::Opens, may_fall_back).await;
+    let origin = scene.origin.to_string();
+    assert!(!scene.is_bonded(&origin).await);
+    scene.found().await;
+    assert!(scene.is_bonded(&origin).await);
+    *scene.sessions.answer.lock().unwrap() = answer;
+    // What waits in vain takes no time.
+    tokio::time::pause();
+    scene
+}
+
+#[tokio::test]
+async fn where_a_peer_carried_connections_its_silence_is_no_reason_for_plain_tcp() {
+    let no_session = Answer::Refuses(DialError::GatewayUnavailable);
+    for answer in [Answer::Silent, Answer::Nothing, no_session] {
+        let scene = carried_and_then(answer, false).await;
+        let named = format!("localhost:{}", scene.origin.port());
+        for destination in [scene.origin.to_string(), named] {
+            let dialed = scene.dialer.dial(&destination.parse().unwrap()).await;
+            let refused = Some(DialError::GatewayUnavailable);
+            assert_eq!(dialed.err(), refused, "{answer:?} {destination}");
+        }
+        // It is the same peer when it answers again.
+        *scene.sessions.answer.lock().unwrap() = Answer::Opens;
+        assert!(scene.is_bonded(&scene.origin.to_string()).await);
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
+async fn while_a_peer_is_silent_one_connection_waits_for_it() {
+    for may_fall_back in [false, true] {
+        let scene = carried_and_then(Answer::Silent, may_fall_back).await;
+        let destination = scene.origin.to_string().parse().unwrap();
+        // What becomes of the first is not asked: it makes the silence known.
+        let _ = scene.dialer.dial(&destination).await;
+        let mut waiting = Box::pin(scene.dialer.dial(&destination));
+        assert!(poll_once(&mut waiting).await.is_none());
+        for _ in 0..3 {
+            let other = scene.dialer.dial(&destination).await;
+            match may_fall_back {
+                true => assert!(matches!(other, Ok(EitherStream::Direct(_)))),
+                false => assert_eq!(other.err(), Some(DialError::GatewayUnavailable)),
+            }
+            let waits = poll_once(&mut waiting).await.is_none();
+            assert!(waits, "the one that waits was done before");
+        }
+        // It answers: the others are the first that know.
+        *scene.sessions.answer.lock().unwrap() = Answer::Opens;
+        assert!(scene.is_bonded(&scene.origin.to_string()).await);
+        drop(waiting);
+        tokio::time::resume();
+    }
+}
+
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn plain_tcp_is_for_who_allows_it_and_for_what_the_peer_itself_does_not_carry() {
+    let silent = carried_and_then(Answer::Silent, true).await;
+    assert!(!silent.is_bonded(&silent.origin.to_string()).await);
+    tokio::time::resume();
+    let refused = Answer::Refuses(DialError::RefusedByPolicy);
+    let refusing = carried_and_then(refused, false).await;
+    assert!(!refusing.is_bonded(&refusing.origin.to_string()).await);
+    tokio::time::resume();
+    let nothing = Answer::Refuses(DialError::ConnectionRefused);
+    let listening = carried_and_then(nothing, false).await;
+    let destination = listening.origin.to_string().parse().unwrap();
+    let dialed = listening.dialer.dial(&destination);
+    assert_eq!(dialed.await.err(), Some(DialError::ConnectionRefused));
 }
 
 #[tokio::test]

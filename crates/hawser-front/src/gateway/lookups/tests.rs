@@ -1,5 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hawser_types::Budget;
+
+use super::super::client::{ClientLimits, Clients};
 use super::*;
 
 /// Answers at once, but for names that begin with `hang`; they hang for 30 s.
@@ -30,6 +33,8 @@ impl Resolve for Script {
 struct Scene {
     lookups: Arc<Lookups<Script>>,
     script: Script,
+    clients: Arc<Clients>,
+    account: Budget,
 }
 
 impl Scene {
@@ -38,12 +43,19 @@ impl Scene {
         Self {
             lookups: Arc::new(Lookups::new(script.clone())),
             script,
+            clients: Clients::new(ClientLimits::default()),
+            account: Budget::new(ByteCount::from_mib(64)),
         }
     }
 
     async fn ask(&self, client: ClientId, name: &str) -> Answer {
-        let host = name.parse().unwrap();
-        self.lookups.addresses(client, &host, PATIENCE).await
+        let (host, permit) = (name.parse().unwrap(), self.permit(client));
+        self.lookups.addresses(&permit, &host, PATIENCE).await
+    }
+
+    fn permit(&self, client: ClientId) -> Permit {
+        let place = self.clients.admit(client, Instant::now()).unwrap();
+        Permit::new(place, &self.account).unwrap()
     }
 
     /// A client asks for so many names that hang, and all of that is begun.
@@ -51,7 +63,8 @@ impl Scene {
         for number in 0..names {
             let lookups = Arc::clone(&self.lookups);
             let host = format!("hang-{prefix}-{number}.example").parse().unwrap();
-            tokio::spawn(async move { lookups.addresses(client, &host, PATIENCE).await });
+            let permit = self.permit(client);
+            tokio::spawn(async move { lookups.addresses(&permit, &host, PATIENCE).await });
         }
         for _ in 0..4 {
             tokio::task::yield_now().await;
@@ -159,3 +172,23 @@ async fn clients_that_ask_for_nothing_any_more_are_forgotten() {
 
 const HANGS: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(10);
+
+#[tokio::test(start_paused = true)]
+async fn a_client_without_memory_gets_no_lookup_and_addresses_all_the_same() {
+    let mut scene = Scene::new();
+    let permit = scene.permit(client(1));
+    scene.account = Budget::new(permit.account().held());
+    let place = scene.clients.admit(client(2), Instant::now()).unwrap();
+    let full = Permit::new(place, &scene.account).unwrap();
+    let ask = |name: &str| name.parse().unwrap();
+    let (name, address) = (ask("some.example"), ask("192.0.2.1"));
+    let looked_up = scene.lookups.addresses(&full, &name, PATIENCE).await;
+    assert_eq!(looked_up, Err(DialError::LimitReached));
+    assert!(
+        scene
+            .lookups
+            .addresses(&full, &address, PATIENCE)
+            .await
+            .is_ok()
+    );
+}

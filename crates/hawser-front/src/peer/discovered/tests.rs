@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use hawser_capture::{Learnt, Outcome, kernel_time};
 use hawser_net::client::{ClientConfig, FirstConnection, SharedPort as _};
-use hawser_net::gateway::{Admission, Gateway, GatewayConfig, Incoming};
+use hawser_net::gateway::{AdmitAll, Gateway, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
@@ -40,22 +39,6 @@ struct Scene {
     answer: Arc<Mutex<Option<SynOption>>>,
     /// For how long connections have said nothing when they are seen.
     silence: Arc<Mutex<Duration>>,
-}
-
-struct Everybody;
-
-impl Admission for Everybody {
-    fn admits(&self, _: &PublicKey) -> bool {
-        true
-    }
-
-    fn is_enrolled(&self, _: &PublicKey) -> bool {
-        true
-    }
-
-    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
-        Err("nobody enrols here".to_owned())
-    }
 }
 
 fn server_key() -> PublicKey {
@@ -109,7 +92,7 @@ impl Scene {
             congestion: None,
             predecessor: None,
         };
-        let server = Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap();
+        let server = Gateway::start(config, vec![listener], Arc::new(AdmitAll)).unwrap();
         let server = Arc::new(server);
         tokio::spawn(serve(Arc::clone(&server)));
         let folder = tempfile::tempdir().unwrap();
@@ -274,20 +257,7 @@ fn client(
     first: Option<FirstConnection>,
 ) -> Arc<Client> {
     let config = ClientConfig {
-        identity,
-        gateway: server,
-        addresses: vec![HostPort::try_from(door).unwrap()],
-        reached: Vec::new(),
-        invite: None,
-        name: String::new(),
-        links: Vec::new(),
-        rules: BTreeMap::new(),
-        session: Default::default(),
-        congestion: None,
-        express: true,
-        transport: Default::default(),
-        relay: None,
-        join_port: None,
+        ..ClientConfig::new(identity, server, vec![HostPort::try_from(door).unwrap()])
     };
     let links = vec![Link::loopback("127.0.0.1".parse().unwrap())];
     let (_, links) = watch::channel(Arc::new(links));

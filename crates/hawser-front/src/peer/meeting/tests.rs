@@ -1,8 +1,7 @@
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use hawser_net::client::{ClientConfig, OpenStreamError};
-use hawser_net::gateway::{Admission, GatewayConfig, Incoming};
+use hawser_net::gateway::{AdmitAll, GatewayConfig, Incoming};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
@@ -32,22 +31,6 @@ struct Host {
     _folder: tempfile::TempDir,
 }
 
-struct Everybody;
-
-impl Admission for Everybody {
-    fn admits(&self, _: &PublicKey) -> bool {
-        true
-    }
-
-    fn is_enrolled(&self, _: &PublicKey) -> bool {
-        true
-    }
-
-    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 fn identity(seed: u8) -> Identity {
     Identity::from_seed([seed; 32])
 }
@@ -71,7 +54,7 @@ impl Scene {
     async fn new(known: &[PublicKey]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let gateway = Gateway::start(settings(1), vec![listener], Arc::new(Everybody)).unwrap();
+        let gateway = Gateway::start(settings(1), vec![listener], Arc::new(AdmitAll)).unwrap();
         let place = Arc::new(MeetingPlace::default());
         tokio::spawn(serve(gateway, Arc::clone(&place)));
         let scene = Self {
@@ -101,20 +84,12 @@ impl Scene {
 
     fn config(&self, seed: u8) -> ClientConfig {
         ClientConfig {
-            identity: identity(seed),
-            gateway: self.gateway,
-            addresses: vec![HostPort::try_from(self.at).unwrap()],
-            reached: Vec::new(),
-            invite: None,
             name: "test".to_owned(),
-            links: Vec::new(),
-            rules: BTreeMap::new(),
-            session: Default::default(),
-            congestion: None,
-            express: true,
-            transport: Default::default(),
-            relay: None,
-            join_port: None,
+            ..ClientConfig::new(
+                identity(seed),
+                self.gateway,
+                vec![HostPort::try_from(self.at).unwrap()],
+            )
         }
     }
 
@@ -173,14 +148,21 @@ async fn connect_all(way: &ThroughGateway) -> (Vec<TcpStream>, io::Error) {
 }
 
 async fn serve(gateway: Gateway, place: Arc<MeetingPlace>) {
-    while let Some(Incoming { stream, peer, .. }) = gateway.accept().await {
+    while let Some(incoming) = gateway.accept().await {
+        let Incoming {
+            stream,
+            peer,
+            account,
+            ..
+        } = incoming;
         let (place, client) = (Arc::clone(&place), ClientId::new(*peer.as_bytes()));
         let stream = Bonded::new(stream);
         tokio::spawn(async move {
             match Purpose::of(stream.open_metadata()) {
                 Some(Purpose::BeMet) => place.be_met(client, stream).await,
                 Some(Purpose::Meet(key)) => {
-                    let _ = place.meet(client, ClientId::new(key), stream).await;
+                    let caller = (client, &account);
+                    let _ = place.meet(caller, ClientId::new(key), stream).await;
                 }
                 other => panic!("{other:?}"),
             }

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::*;
 use crate::congestion::Congestion;
-use crate::read_memory::ReadMemory;
+use crate::session_budgets::SessionBudgets;
 
 /// A client's end of a session with keys of its own.
 fn session(seed: u8) -> Driver {
@@ -18,7 +18,7 @@ fn session(seed: u8) -> Driver {
         SessionConfig::default(),
         keys(seed),
         Congestion::choose(None),
-        ReadMemory::new(ByteCount::ZERO),
+        SessionBudgets::of_client(ByteCount::ZERO),
     )
 }
 

@@ -1,6 +1,5 @@
 //! A gateway and a client with two links between them, each in a network namespace of its own.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use hawser_types::LinkIndex;
 
 use super::*;
 use crate::client::{Client, ClientConfig};
+use crate::gateway::AdmitAll;
 use crate::gateway::port_links::MAX_LINKS;
-use crate::gateway::tests::Everybody;
 use crate::gateway::{AcceptLimits, Gateway, GatewayConfig};
 use crate::host_port::HostPort;
 use crate::identity::Identity;
@@ -103,7 +102,7 @@ async fn gateway(address: &str) -> (Gateway, LinkMonitor) {
         congestion: None,
         predecessor: None,
     };
-    let gateway = Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap();
+    let gateway = Gateway::start(config, vec![listener], Arc::new(AdmitAll)).unwrap();
     (gateway.following(links), monitor)
 }
 
@@ -111,20 +110,12 @@ async fn gateway(address: &str) -> (Gateway, LinkMonitor) {
 async fn join_over_both(address: &str) {
     let (_monitor, links) = LinkMonitor::start().await.unwrap();
     let config = ClientConfig {
-        identity: Identity::from_seed([2; 32]),
-        gateway: Identity::from_seed([1; 32]).public(),
-        addresses: vec![address.parse::<HostPort>().unwrap()],
-        reached: Vec::new(),
-        invite: None,
-        name: String::new(),
         links: PAIRS.map(|(_, far)| far.to_owned()).to_vec(),
-        rules: BTreeMap::new(),
-        session: SessionConfig::default(),
-        congestion: None,
-        express: true,
-        transport: hawser_session::TransportChoice::default(),
-        relay: None,
-        join_port: None,
+        ..ClientConfig::new(
+            Identity::from_seed([2; 32]),
+            Identity::from_seed([1; 32]).public(),
+            vec![address.parse::<HostPort>().unwrap()],
+        )
     };
     let client = Client::start(config, links);
     let joined = async {

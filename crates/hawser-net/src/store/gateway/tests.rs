@@ -165,6 +165,62 @@ fn a_damaged_file_is_named_and_never_overwritten() {
 }
 
 #[test]
+fn fields_of_a_later_version_outlive_every_change_and_are_told() {
+    let (_parent, dir, store) = with_invite();
+    store.admit_enrolment(key(1), key(9), NOW).unwrap();
+    let path = dir.file("gateway.json");
+    let later = fs::read_to_string(&path).unwrap();
+    let later = later.replace(
+        "\"version\": 1",
+        "\"version\": 1, \"quota\": {\"of\": [1.5, null]}",
+    );
+    let later = later.replace("\"enrolled-at\"", "\"colour\": \"red\", \"enrolled-at\"");
+    let later = later.replace("\"expires\"", "\"uses\": 18446744073709551615, \"expires\"");
+    fs::write(&path, later).unwrap();
+    let store = GatewayStore::open(&dir).unwrap();
+    let names: std::collections::BTreeSet<_> = store.file.read(|state| {
+        state
+            .later_fields()
+            .flat_map(LaterFields::names)
+            .map(str::to_owned)
+            .collect()
+    });
+    assert_eq!(
+        names.iter().collect::<Vec<_>>(),
+        ["colour", "quota", "uses"]
+    );
+    store.rename(key(9), Some("laptop")).unwrap();
+    store.add_invite(key(2), LATER, NOW).unwrap();
+    store.admit_enrolment(key(2), key(8), NOW).unwrap();
+    store.revoke(key(8)).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(written["quota"], serde_json::json!({"of": [1.5, null]}));
+    assert_eq!(written["peers"][0]["colour"], "red");
+    assert_eq!(written["peers"][0]["name"], "laptop");
+    assert_eq!(written["invites"][0]["uses"], u64::MAX);
+}
+
+#[test]
+fn a_clock_that_is_ahead_at_one_write_forgets_no_invite() {
+    let (_parent, dir) = dir();
+    let store = GatewayStore::open(&dir).unwrap();
+    let [now, ahead] = [1_800_000_000, 4_070_908_800].map(UnixTime::from_secs);
+    let day = Duration::from_secs(86_400);
+    store.add_invite(key(1), now + day, now).unwrap();
+    for wrong in [ahead, UnixTime::from_secs(0)] {
+        store
+            .add_invite(key(wrong.as_secs() as u8 + 2), wrong + day, wrong)
+            .unwrap();
+    }
+    let again = GatewayStore::open(&dir).unwrap();
+    assert_eq!(
+        again.admit_enrolment(key(1), key(9), now).unwrap(),
+        Enrolment::New
+    );
+}
+
+#[test]
 fn a_file_that_others_may_write_is_refused() {
     let (_parent, dir, _store) = with_invite();
     let path = dir.file("gateway.json");
@@ -176,7 +232,7 @@ fn a_file_that_others_may_write_is_refused() {
 #[test]
 fn old_invites_are_forgotten_when_a_new_one_is_made() {
     let (_parent, _dir, store) = with_invite();
-    let a_day_later = LATER + KEEP_EXPIRED;
+    let a_day_later = UnixTime::from_secs(LATER.as_secs() + KEEP_EXPIRED.as_secs() - 1);
     store.add_invite(key(2), a_day_later, a_day_later).unwrap();
     assert_eq!(store.invites().len(), 2);
     let next = a_day_later + Duration::from_secs(1);

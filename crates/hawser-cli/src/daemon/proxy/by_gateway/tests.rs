@@ -99,20 +99,12 @@ fn of_a_session_that_is_silent_nothing_is_to_be_hoped() {
 #[tokio::test]
 async fn the_director_knows_of_the_gateway_before_anything_is_said_of_its_session() {
     let config = ClientConfig {
-        identity: Identity::from_seed([1; 32]),
-        gateway: Identity::from_seed([2; 32]).public(),
-        addresses: vec!["127.0.0.1:9".parse().unwrap()],
-        reached: Vec::new(),
-        invite: None,
         name: "test".to_owned(),
-        links: Vec::new(),
-        rules: BTreeMap::new(),
-        session: Default::default(),
-        congestion: None,
-        express: true,
-        transport: hawser_session::TransportChoice::default(),
-        relay: None,
-        join_port: None,
+        ..ClientConfig::new(
+            Identity::from_seed([1; 32]),
+            Identity::from_seed([2; 32]).public(),
+            vec!["127.0.0.1:9".parse().unwrap()],
+        )
     };
     let (_sender, links) = watch::channel(Arc::default());
     let client = Arc::new(Client::start(config, links));

@@ -19,20 +19,8 @@ fn identity(seed: u8) -> Identity {
 /// A client of a host that does not answer.
 fn client(gateway: PublicKey, addresses: Vec<HostPort>) -> Arc<Client> {
     let config = ClientConfig {
-        identity: identity(1),
-        gateway,
-        addresses,
-        reached: Vec::new(),
-        invite: None,
         name: "test".to_owned(),
-        links: Vec::new(),
-        rules: BTreeMap::new(),
-        session: Default::default(),
-        congestion: None,
-        express: true,
-        transport: Default::default(),
-        relay: None,
-        join_port: None,
+        ..ClientConfig::new(identity(1), gateway, addresses)
     };
     let link = Link::loopback(Ipv4Addr::LOCALHOST.into());
     let links = watch::channel(Arc::new(vec![link])).1;

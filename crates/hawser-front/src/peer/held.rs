@@ -1,0 +1,225 @@
+//! Addresses whose peer carries their connections, and which no connection goes around.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hawser_net::identity::PublicKey;
+
+/// Addresses at which a peer that this machine has enrolled with has carried a connection.
+///
+/// Who is on the way can make the peer's port silent. So silence is no reason for plain TCP to such
+/// an address: connections are refused, unless the user allows plain TCP. Only the peer's own
+/// answer, over a session, frees its address. Clones share what is held.
+#[derive(Clone)]
+pub struct HeldPeers {
+    known: Arc<Known>,
+    may_fall_back: bool,
+    held: Arc<Mutex<BTreeMap<IpAddr, Held>>>,
+}
+
+type Known = dyn Fn() -> Vec<PublicKey> + Send + Sync;
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    peer: PublicKey,
+    /// How the last connection went that the peer did not carry.
+    passed: Option<Passed>,
+    /// A connection waits for the silent peer.
+    is_probed: bool,
+}
+
+/// A connection that waits for a silent peer while others do not; until it is dropped.
+#[derive(Debug)]
+pub(super) struct Probe<'a> {
+    held: &'a HeldPeers,
+    address: IpAddr,
+}
+
+impl Drop for Probe<'_> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.lock().get_mut(&self.address) {
+            held.is_probed = false;
+        }
+    }
+}
+
+/// What became of a connection that a held peer did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// It was refused.
+    Refused,
+    /// It went over plain TCP, which the user allows.
+    Plain,
+}
+
+impl HeldPeers {
+    /// Holds addresses of peers while their keys are among those that `known` gives.
+    /// `may_fall_back`: the user allows plain TCP where a peer does not answer.
+    pub fn new(
+        known: impl Fn() -> Vec<PublicKey> + Send + Sync + 'static,
+        may_fall_back: bool,
+    ) -> Self {
+        Self {
+            known: Arc::new(known),
+            may_fall_back,
+            held: Arc::default(),
+        }
+    }
+
+    /// Returns the addresses with a peer that did not answer the last connection, those peers, and
+    /// what became of the connection.
+    pub fn silent(&self) -> Vec<(IpAddr, PublicKey, Passed)> {
+        let held = self.lock();
+        let silent = held
+            .iter()
+            .filter_map(|(address, it)| Some((*address, it.peer, it.passed?)));
+        silent.collect()
+    }
+
+    /// Whether no address is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// The peer that is held at an address.
+    pub(super) fn peer(&self, address: IpAddr) -> Option<PublicKey> {
+        let address = address.to_canonical();
+        let peer = self.lock().get(&address)?.peer;
+        if (self.known)().contains(&peer) {
+            return Some(peer);
+        }
+        // The user has removed it.
+        self.lock().remove(&address);
+        None
+    }
+
+    /// The right to wait for the peer of an address; `None` while it is silent and another
+    /// connection waits.
+    pub(super) fn probe(&self, address: IpAddr) -> Option<Probe<'_>> {
+        let address = address.to_canonical();
+        if let Some(held) = self.lock().get_mut(&address)
+            && held.passed.is_some()
+            && std::mem::replace(&mut held.is_probed, true)
+        {
+            return None;
+        }
+        Some(Probe {
+            held: self,
+            address,
+        })
+    }
+
+    /// The peer has carried a connection to an address.
+    pub(super) fn note_carried(&self, address: IpAddr, peer: PublicKey) {
+        let address = address.to_canonical();
+        let mut held = self.lock();
+        if held.len() >= MAX_HELD && !held.contains_key(&address) {
+            return;
+        }
+        let now = Held {
+            peer,
+            passed: None,
+            is_probed: false,
+        };
+        let before = held.insert(address, now);
+        if before.is_some_and(|before| before.passed.is_some()) {
+            tracing::info!(%address, %peer, "the peer carries connections again");
+        }
+    }
+
+    /// The peer says by itself that it does not carry connections to an address.
+    pub(super) fn note_refusal(&self, address: IpAddr) {
+        if let Some(Held { peer, .. }) = self.lock().remove(&address.to_canonical()) {
+            tracing::info!(%address, %peer,
+                "the peer refuses connections to its address: they go over a link");
+        }
+    }
+
+    /// The peer has not answered. Returns what becomes of the connection.
+    pub(super) fn note_silence(&self, address: IpAddr) -> Passed {
+        let passed = match self.may_fall_back {
+            true => Passed::Plain,
+            false => Passed::Refused,
+        };
+        if let Some(held) = self.lock().get_mut(&address.to_canonical()) {
+            let peer = held.peer;
+            match (held.passed.replace(passed), passed) {
+                (Some(_), _) => {}
+                (None, Passed::Plain) => tracing::warn!(%address, %peer,
+                    "the peer does not answer: connections to it go over plain TCP, as \
+                     `peer-fallback` allows"),
+                (None, Passed::Refused) => tracing::warn!(%address, %peer,
+                    "the peer does not answer: refusing connections to it; `hawser peers remove` \
+                     with its key lets it go, and `peer-fallback` would allow plain TCP"),
+            }
+        }
+        passed
+    }
+
+    /// Leaves those of `addresses` that may be connected to without a peer.
+    pub(super) fn free(&self, mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+        if !self.may_fall_back && !self.is_empty() {
+            addresses.retain(|address| self.peer(*address).is_none());
+        }
+        addresses
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for HeldPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldPeers")
+            .field("may_fall_back", &self.may_fall_back)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Only peers that this machine has enrolled with add to them.
+const MAX_HELD: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use hawser_net::identity::Identity;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_held_from_the_first_connection_until_the_peer_refuses_or_is_removed() {
+        let peer = Identity::from_seed([7; 32]).public();
+        let enrolled = Arc::new(Mutex::new(vec![peer]));
+        let known = Arc::clone(&enrolled);
+        let held = HeldPeers::new(move || known.lock().unwrap().clone(), false);
+        let (there, other) = (IpAddr::from([9, 9, 9, 9]), IpAddr::from([9, 9, 9, 10]));
+        assert_eq!(held.free(vec![there, other]), [there, other]);
+        held.note_carried(there, peer);
+        assert_eq!(held.free(vec![there, other]), [other]);
+        let mapped: IpAddr = "::ffff:9.9.9.9".parse().unwrap();
+        assert_eq!(held.peer(mapped), Some(peer));
+        assert_eq!(held.note_silence(there), Passed::Refused);
+        assert_eq!(held.silent(), [(there, peer, Passed::Refused)]);
+        held.note_carried(there, peer);
+        assert_eq!(held.silent(), []);
+        held.note_refusal(there);
+        assert_eq!(held.free(vec![there]), [there]);
+        held.note_carried(there, peer);
+        enrolled.lock().unwrap().clear();
+        assert_eq!(held.free(vec![there]), [there]);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn plain_tcp_is_for_who_allows_it_and_is_told() {
+        let peer = Identity::from_seed([7; 32]).public();
+        let held = HeldPeers::new(move || vec![peer], true);
+        let there = IpAddr::from([9, 9, 9, 9]);
+        held.note_carried(there, peer);
+        assert_eq!(held.note_silence(there), Passed::Plain);
+        assert_eq!(held.free(vec![there]), [there]);
+        assert_eq!(held.silent(), [(there, peer, Passed::Plain)]);
+    }
+}

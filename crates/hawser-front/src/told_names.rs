@@ -1,0 +1,33 @@
+//! Names that the log has.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// Names that the log has, so that it has each of them once.
+#[derive(Debug, Default)]
+pub(crate) struct ToldNames(Mutex<BTreeSet<String>>);
+
+impl ToldNames {
+    /// True if the log is to have the name now. There are so many of them and no more.
+    pub(crate) fn add(&self, name: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < MAX_TOLD && told.insert(name.to_ascii_lowercase())
+    }
+}
+
+/// Enough to show what goes on.
+const MAX_TOLD: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_each_name_once_and_no_endless_number_of_them() {
+        let told = ToldNames::default();
+        assert!(told.add("bob.example.org"));
+        assert!(!told.add("Bob.example.org"));
+        let others = (0..1000).filter(|number| told.add(&number.to_string()));
+        assert_eq!(others.count(), MAX_TOLD - 1);
+    }
+}

@@ -1,0 +1,233 @@
+//! Budgets of what clients make a gateway keep beside their data.
+//!
+//! Sessions, channels, streams and lookups have a size that does not follow from what is sent. Each
+//! takes a [`Charge`](hawser_types::Charge) from its client's budget, which is part of the
+//! gateway's. Data has bounds of its own, in its session; both together are within the gateway's
+//! memory, since what charges take comes off first when the rest is shared out.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hawser_types::{Budget, ByteCount};
+
+use super::sources::{network_of, source_of};
+
+/// The budgets of a gateway, and those of its clients.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    all: Budget,
+    /// What channels read into. It is apart, since a record that has begun has to be taken in
+    /// whatever is left: who has many of them would leave others nothing for streams.
+    reading: Budget,
+    of_client: ByteCount,
+    clients: Arc<Mutex<Clients>>,
+}
+
+#[derive(Debug, Default)]
+struct Clients {
+    known: Known<Holder>,
+    networks: Known<IpAddr>,
+}
+
+/// Those that have budgets now.
+#[derive(Debug)]
+struct Known<K> {
+    budgets: BTreeMap<K, Budgets>,
+    /// With so many, those that nothing is taken from are forgotten.
+    swept_at: usize,
+}
+
+/// Who has a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// Whoever proves this key.
+    Key([u8; 32]),
+    /// Whoever comes from this address, where keys cost nothing. Its network's budgets are the
+    /// bound of all that come from there.
+    Address(IpAddr),
+}
+
+/// The budgets of a client.
+#[derive(Clone, Debug)]
+struct Budgets {
+    account: Budget,
+    reading: Budget,
+}
+
+impl Accounts {
+    /// Budgets within `memory`: half of it for all clients, an eighth for each, and an eighth for
+    /// what channels read into, of which each client has a quarter. Addresses of one network have
+    /// half of what all have.
+    pub fn new(memory: ByteCount) -> Self {
+        let part = |of: u64, least| ByteCount::new(memory.as_u64() / of).max(least);
+        Self {
+            all: Budget::new(part(2, MIN_ALL)),
+            reading: Budget::new(part(8, ByteCount::ZERO)),
+            of_client: part(8, MIN_OF_CLIENT),
+            clients: Arc::default(),
+        }
+    }
+
+    /// The budget of all clients together.
+    pub fn all(&self) -> &Budget {
+        &self.all
+    }
+
+    /// What is taken from all budgets.
+    pub fn held(&self) -> ByteCount {
+        self.all.held() + self.reading.held()
+    }
+
+    /// The budget of this one.
+    pub fn of(&self, holder: Holder) -> Budget {
+        self.lock().budgets(self, holder).account
+    }
+
+    /// The budget for what channels of this one read into.
+    pub(super) fn reading_of(&self, holder: Holder) -> Budget {
+        self.lock().budgets(self, holder).reading
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clients {
+    fn budgets(&mut self, accounts: &Accounts, holder: Holder) -> Budgets {
+        let all = Budgets {
+            account: accounts.all.clone(),
+            reading: accounts.reading.clone(),
+        };
+        let of_client = (accounts.of_client, share(&all.reading, 4));
+        match holder {
+            Holder::Key(_) => self.known.part_of(&all, holder, of_client),
+            Holder::Address(address) => {
+                let half = share(&all.account, 2).max(accounts.of_client);
+                let of_network = (half, share(&all.reading, 2));
+                let network = network_of(address);
+                let network = self.networks.part_of(&all, network, of_network);
+                let source = Holder::Address(source_of(address));
+                self.known.part_of(&network, source, of_client)
+            }
+        }
+    }
+}
+
+impl<K> Default for Known<K> {
+    fn default() -> Self {
+        Self {
+            budgets: BTreeMap::new(),
+            swept_at: 0,
+        }
+    }
+}
+
+impl<K: Ord> Known<K> {
+    /// The budgets of `who`: what they were, or so much of those of `all`.
+    fn part_of(
+        &mut self,
+        all: &Budgets,
+        who: K,
+        (account, reading): (ByteCount, ByteCount),
+    ) -> Budgets {
+        if let Some(known) = self.budgets.get(&who) {
+            return known.clone();
+        }
+        if self.budgets.len() >= self.swept_at {
+            let is_used = |it: &Budgets| !it.account.is_alone() || !it.reading.is_alone();
+            self.budgets.retain(|_, it| is_used(it));
+            self.swept_at = (2 * self.budgets.len()).max(MIN_SWEPT);
+        }
+        let budgets = Budgets {
+            account: all.account.part(account),
+            reading: all.reading.part(reading),
+        };
+        self.budgets.insert(who, budgets.clone());
+        budgets
+    }
+}
+
+fn share(of: &Budget, parts: u64) -> ByteCount {
+    ByteCount::new(of.most().as_u64() / parts)
+}
+
+/// Enough for a few sessions with some streams, however little memory there is.
+const MIN_ALL: ByteCount = ByteCount::from_mib(4);
+const MIN_OF_CLIENT: ByteCount = ByteCount::from_mib(1);
+const MIN_SWEPT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_leaves_others_most_of_the_budget_and_is_forgotten_with_its_last_charge() {
+        let mib = ByteCount::from_mib;
+        let accounts = Accounts::new(mib(64));
+        let [greedy, other] = [1, 2].map(|byte| accounts.of(key(byte)));
+        let kept: Vec<_> = (0..).map_while(|_| greedy.charge(mib(1)).ok()).collect();
+        assert_eq!(kept.len(), 8);
+        assert!(accounts.of(key(1)).charge(mib(1)).is_err(), "the same one");
+        assert!(other.charge(mib(8)).is_ok());
+        drop((greedy, other));
+        for number in 0..10_000_u32 {
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&number.to_be_bytes());
+            let _ = accounts.of(Holder::Key(key)).charge(mib(1)).unwrap();
+        }
+        let known = accounts.lock().known.budgets.len();
+        assert!(known <= 2 * MIN_SWEPT, "{known}");
+        assert!(
+            accounts.of(key(1)).charge(mib(1)).is_err(),
+            "it is charged still"
+        );
+        drop(kept);
+        assert_eq!(accounts.held(), ByteCount::ZERO);
+    }
+
+    #[test]
+    fn records_that_never_end_take_nothing_from_what_others_are_charged_for() {
+        let accounts = Accounts::new(ByteCount::from_mib(64));
+        let [greedy, other] = [1, 2].map(key);
+        let records = accounts.reading_of(greedy).noted(ByteCount::from_mib(40));
+        assert!(accounts.of(other).charge(ByteCount::from_mib(8)).is_ok());
+        assert!(records.budget().is_over());
+        let usual = accounts.reading_of(other).noted(ByteCount::from_mib(1));
+        assert!(!usual.budget().is_over());
+        assert_eq!(accounts.held(), ByteCount::from_mib(41));
+    }
+    #[test]
+    fn addresses_of_one_network_leave_half_of_the_budget_to_others() {
+        let accounts = Accounts::new(ByteCount::from_mib(64));
+        let charge = |address: &str| {
+            let client = Holder::Address(address.parse().unwrap());
+            let charge = accounts.of(client).charge(ByteCount::from_mib(8));
+            let reading = accounts.reading_of(client).charge(ByteCount::from_mib(2));
+            Some((charge.ok()?, reading.ok()?))
+        };
+        let near: Vec<_> = (0..9)
+            .filter_map(|host| charge(&format!("192.0.2.{host}")))
+            .collect();
+        assert_eq!(near.len(), 2);
+        assert!(charge("198.51.100.7").is_some());
+        drop(near);
+        // One customer's addresses are one.
+        let own = [
+            "2001:db8::1",
+            "2001:db8::2",
+            "2001:db8:0:1::1",
+            "2001:db8:0:2::1",
+        ];
+        let own = own.map(charge);
+        assert_eq!(
+            own.each_ref().map(Option::is_some),
+            [true, false, true, false]
+        );
+    }
+
+    fn key(byte: u8) -> Holder {
+        Holder::Key([byte; 32])
+    }
+}
