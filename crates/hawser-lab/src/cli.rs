@@ -27,9 +27,9 @@ use crate::measure::Meeting;
 use crate::scenario;
 use crate::thousand::ThousandOptions;
 use crate::{
-    association, commands, compare, connect, cut, demo, failover, fairness, gain, interactive,
-    interrupt, matrix, messages, objects, packets, peer, privilege, request, roaming, router,
-    short, transports,
+    association, commands, compare, connect, cut, demo, dying, failover, fairness, gain,
+    interactive, interrupt, matrix, messages, objects, packets, peer, privilege, request, roaming,
+    router, short, transports,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -103,6 +103,8 @@ enum Command {
     Failover(Arguments<failover::Options>),
     /// Let links, translators, middleboxes and the gateway fail in all ways, by every transport
     Matrix(matrix::Arguments),
+    /// Let links die that still answer, beside a healthy one, in cells drawn by a seed
+    Dying(dying::Arguments),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
     Objects(Arguments<objects::Options>),
     /// Time a stream of small blocks beside bulk on all links
@@ -177,6 +179,7 @@ impl Cli {
             Command::Hostile(options) => options.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Matrix(arguments) => arguments.execute(),
+            Command::Dying(arguments) => arguments.execute(),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),
             Command::Fairness(arguments) => arguments.execute(fairness::run),

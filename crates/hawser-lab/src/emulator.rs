@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use hawser_types::Instant;
 
 use self::switches::Switches;
+use crate::scenario::Link;
 
 pub use faults::{Faults, Translator};
 pub use rewrite::Translation;
@@ -64,6 +65,12 @@ impl Emulator {
         if let Some(faults) = self.switches.faults().get_mut(index) {
             change(faults);
         }
+    }
+
+    /// Makes link `index` another one from now on, with the same ends: behind a tree, say. Packets
+    /// that are on the way arrive as they would have.
+    pub fn change_link(&self, index: usize, into: Link) {
+        self.switches.changes().push((index, into));
     }
 
     /// Watches, from now on, the next TCP connection to this port of the server.

@@ -18,6 +18,7 @@ mod crowd;
 mod cut;
 mod demo;
 mod dialogue;
+mod dying;
 pub mod emulator;
 mod ethtool;
 pub mod experiment;

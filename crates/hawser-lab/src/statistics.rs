@@ -1,5 +1,6 @@
 //! The spread of times.
 
+use hawser_scenario::figures::percentile;
 use serde::Serialize;
 
 /// Extremes and percentiles of some times, in seconds.
@@ -62,12 +63,6 @@ pub(crate) fn interval_of_median(samples: &[f64]) -> Option<[f64; 2]> {
     Some([sorted[outside], sorted[count - 1 - outside]])
 }
 
-/// The smallest value that at least `percent` of a hundred values do not exceed (nearest rank).
-fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,23 +72,6 @@ mod tests {
         assert_eq!(median([4.0, 1.0, 2.0, 9.0].into_iter()), Some(3.0));
         assert_eq!(median([4.0, 1.0, 2.0].into_iter()), Some(2.0));
         assert_eq!(median(std::iter::empty()), None);
-    }
-
-    #[test]
-    fn a_percentile_is_the_value_of_its_nearest_rank() {
-        let values: Vec<f64> = (1..=500).map(f64::from).collect();
-        assert_eq!(percentile(&values, 50), Some(250.0));
-        assert_eq!(percentile(&values, 90), Some(450.0));
-        assert_eq!(percentile(&values, 99), Some(495.0));
-        assert_eq!(percentile(&values, 100), Some(500.0));
-    }
-
-    #[test]
-    fn a_percentile_of_few_values_is_one_of_them() {
-        assert_eq!(percentile(&[], 99), None);
-        assert_eq!(percentile(&[7.0], 0), Some(7.0));
-        assert_eq!(percentile(&[7.0], 99), Some(7.0));
-        assert_eq!(percentile(&[1.0, 2.0, 3.0], 50), Some(2.0));
     }
 
     #[test]

@@ -126,6 +126,24 @@ fn a_black_hole_is_silent_and_ends() {
 }
 
 #[test]
+fn a_link_becomes_another_one_while_packets_pass() {
+    let name = "a_link_becomes_another_one_while_packets_pass";
+    let Some(lab) = lab(name, PLAIN) else {
+        return;
+    };
+    serve_meter(&lab);
+    let slower = PLAIN.replace("20Mbit/s", "2Mbit/s");
+    let slower = Scenario::parse(name, &slower, &no_files).unwrap().links;
+    let emulator = lab.emulator().unwrap();
+    emulator.change_link(0, slower[0].clone());
+    for direction in [Direction::Put, Direction::Get] {
+        let rate = |device| transfer(&lab, device, direction, 500_000).unwrap().mbps;
+        let (changed, other) = (rate("l1"), rate("l2"));
+        assert!(changed < 2.0 && other > 2.0, "{changed}, {other}");
+    }
+}
+
+#[test]
 fn a_carrier_goes_and_comes_back() {
     let Some(lab) = lab("a_carrier_goes_and_comes_back", PLAIN) else {
         return;

@@ -98,6 +98,7 @@ impl Cable {
             .collect();
         let mut rounds = 0_u64;
         while !self.switches.stop.load(Ordering::Relaxed) {
+            self.change_links();
             let received = self.take_in();
             self.send_due();
             rounds += 1;
@@ -118,6 +119,16 @@ impl Cable {
             }
         }
         self.count_drops();
+    }
+
+    /// Makes links what they are to be from now on.
+    fn change_links(&mut self) {
+        for (index, link) in self.switches.changes().drain(..) {
+            for way in self.directions.iter_mut().filter(|way| way.link == index) {
+                let line = link.line(way.direction).clone();
+                way.line.change(monotonic(), line);
+            }
+        }
     }
 
     // long: one pass over the frames, which borrows the parts of this at once.

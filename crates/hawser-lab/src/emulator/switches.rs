@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::faults::Faults;
 use super::watch::Watch;
+use crate::scenario::Link;
 
 /// The shared state of an emulator's owner and its thread.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(super) struct Switches {
     /// Up and down of each link.
     pub(super) carried: Vec<[AtomicU64; 2]>,
     faults: Mutex<Vec<Faults>>,
+    /// Links that are to become others, in order.
+    changes: Mutex<Vec<(usize, Link)>>,
     pub(super) watch: Mutex<Option<Watch>>,
     pub(super) delivered: AtomicU64,
     pub(super) overflowed: AtomicU64,
@@ -29,6 +32,7 @@ impl Switches {
             black_holes: (0..links).map(|_| AtomicBool::new(false)).collect(),
             carried: (0..links).map(|_| Default::default()).collect(),
             faults: Mutex::new(vec![Faults::default(); links]),
+            changes: Mutex::default(),
             watch: Mutex::default(),
             delivered: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
@@ -42,6 +46,11 @@ impl Switches {
     /// frame.
     pub(super) fn faults(&self) -> MutexGuard<'_, Vec<Faults>> {
         self.faults.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Never held for long: the emulator's thread looks at it in each round.
+    pub(super) fn changes(&self) -> MutexGuard<'_, Vec<(usize, Link)>> {
+        self.changes.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Never held for long: the emulator's thread needs it for every frame.

@@ -71,7 +71,12 @@ impl Common {
 
     /// Returns the transport of sessions, also for programs that embed the library.
     pub(crate) fn transport(&self) -> TransportChoice {
-        self.tested.transport.unwrap_or_default()
+        self.asked_transport().unwrap_or_default()
+    }
+
+    /// Returns the transport of sessions that was asked for, if any.
+    pub(crate) fn asked_transport(&self) -> Option<TransportChoice> {
+        self.tested.transport
     }
 
     /// A folder for logs and state: one below the folder that is kept, or one that goes.

@@ -1,6 +1,5 @@
 //! One of the clients.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use hawser_net::host_port::HostPort;
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
 use hawser_net::stream::BondStream;
-use hawser_session::{SessionConfig, TransportChoice};
+use hawser_session::TransportChoice;
 use hawser_types::Host;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -45,20 +44,13 @@ impl Client {
         let (sender, links) = watch::channel(Arc::new(own.collect()));
         let gateway = Host::Ip((*order.gateway.ip()).into());
         let config = ClientConfig {
-            identity: identity(number),
-            gateway: order.key,
-            addresses: vec![HostPort::new(gateway, order.gateway.port())?],
-            reached: Vec::new(),
-            invite: None,
-            name: String::new(),
             links: order.links.clone(),
-            rules: BTreeMap::new(),
-            session: SessionConfig::default(),
-            congestion: None,
-            express: true,
             transport: TransportChoice::Tcp,
-            relay: None,
-            join_port: None,
+            ..ClientConfig::new(
+                identity(number),
+                order.key,
+                vec![HostPort::new(gateway, order.gateway.port())?],
+            )
         };
         let mut target = Vec::new();
         let host = Host::Ip((*order.target.ip()).into());
