@@ -180,13 +180,28 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         peers: &Peers<P>,
         (destination, origin): (&Destination, &Origin),
     ) -> Option<(IpAddr, PublicKey)> {
-        if !peers.holds_any() {
+        if !peers.holds_any() || self.is_by_gateway((destination, origin)) {
             return None;
         }
         // What is not found here leads to no link either.
         let addresses = self.resolve(destination).await.ok()?;
         let held = peers.held(&addresses, (destination, origin));
         held.filter(|(address, _)| self.machine.admits(origin, *address))
+    }
+
+    /// Whether a name as such goes by the gateway alone, which looks it up: nothing of it leaves
+    /// over a link then, not even the question what it means.
+    fn is_by_gateway(&self, (destination, origin): (&Destination, &Origin)) -> bool {
+        let is_name = matches!(destination.host, Host::Name(_));
+        let decide = || {
+            self.director().decide(&Question {
+                request: &resolved(origin.towards(destination), &[]),
+                is_near: false,
+                is_resolved: false,
+            })
+        };
+        let is_alone = |decision| matches!(decision, Decision::Gateway(it) if it.waits_for_gateway);
+        self.gateway.is_some() && is_name && is_alone(decide())
     }
 
     /// Dials over a session with the peer that an address is held for.

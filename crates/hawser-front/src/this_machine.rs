@@ -98,7 +98,9 @@ impl ThisMachine {
                 Scope::Internet => !(self.has(*address) || self.refuses_private && is_private),
             }
         };
-        if addresses.iter().all(is_admitted) {
+        let refused = addresses.iter().filter(|it| !is_admitted(it));
+        let refused: Vec<IpAddr> = refused.copied().collect();
+        if refused.is_empty() {
             return addresses;
         }
         let own = name.to_owned();
@@ -109,9 +111,9 @@ impl ThisMachine {
         if self.told.add(name) {
             tracing::warn!(
                 host = name,
-                ?addresses,
-                "refusing addresses of this machine, or private ones, that a name leads to; names \
-                 in /etc/hosts may"
+                ?refused,
+                "refusing addresses that a name leads to: they are this machine's or private; a \
+                 line for the name in /etc/hosts allows them"
             );
         }
         addresses.retain(is_admitted);
@@ -196,7 +198,8 @@ impl Scope {
 fn is_named_here(name: &str, root: &Path) -> bool {
     let name = name.trim_end_matches('.');
     let own = std::fs::read_to_string(root.join("proc/sys/kernel/hostname"));
-    if own.is_ok_and(|own| own.trim_end().eq_ignore_ascii_case(name)) {
+    // A network may give the machine a name, by DHCP, which would then be one of the internet.
+    if !name.contains('.') && own.is_ok_and(|own| own.trim_end().eq_ignore_ascii_case(name)) {
         return true;
     }
     let Ok(hosts) = File::open(root.join("etc/hosts")) else {
@@ -289,22 +292,23 @@ mod tests {
         }
         let hosts = "127.0.0.1 localhost # other.example\n127.0.0.1\tdev.example Www.Dev.Example\n";
         std::fs::write(root.path().join("etc/hosts"), hosts).unwrap();
-        std::fs::write(
-            root.path().join("proc/sys/kernel/hostname"),
-            "box.example\n",
-        )
-        .unwrap();
+        let hostname = root.path().join("proc/sys/kernel/hostname");
+        std::fs::write(&hostname, "box\n").unwrap();
         for (name, is_here) in [
             ("dev.example", true),
             ("DEV.example.", true),
             ("www.dev.example", true),
-            ("box.example", true),
+            ("box", true),
+            ("box.example", false),
             ("other.example", false),
             ("127.0.0.1", false),
             ("example", false),
         ] {
             assert_eq!(is_named_here(name, root.path()), is_here, "{name}");
         }
+        // As a network may call it.
+        std::fs::write(&hostname, "box.example\n").unwrap();
+        assert!(!is_named_here("box.example", root.path()));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use hawser_front::gateway::{
     ClientStreams, DestinationPolicy, Gateway as Relay, GatewayConfig, GatewayCounters,
     MeetingPlace,
 };
+use hawser_front::packets::{AddressPool, Exchange, Wish};
 use hawser_net::client::Client;
 use hawser_net::gateway::{AcceptLimits, AdmitAll, Gateway};
 use hawser_net::identity::{Identity, PublicKey};
@@ -49,6 +50,7 @@ fn streams_of_every_kind_take_no_more_than_they_are_charged() {
             Purpose::Source(1 << 30).opening(),
             vec![],
         ),
+        ("tunnels", Wish::default().to_opening(), vec![]),
         ("reasons", Purpose::Reasons(None).opening(), vec![]),
         ("hosts to be met", Purpose::BeMet.opening(), vec![]),
         (
@@ -267,11 +269,14 @@ async fn serve(identity: Identity) -> (Arc<Gateway>, Arc<GatewayCounters>) {
     let gateway = Arc::new(gateway);
     let allowed = vec!["127.0.0.0/8".parse().unwrap()];
     let policy = DestinationPolicy::new(allowed, |_| false);
+    let pool = ["10.83.0.1/16", "fd48::1/64"].map(|net| net.parse().unwrap());
+    let pool = AddressPool::new(&pool, Duration::from_secs(1)).unwrap();
+    let exchange = Exchange::new(pool, policy.clone(), |_, _| {});
     let relay = Relay::new(connect_tcp, policy, GatewayConfig::default());
     let counters = relay.counters();
     let streams = Arc::new(ClientStreams {
         relay,
-        exchange: None,
+        exchange: Some(Arc::new(exchange)),
         meeting: Some(Arc::new(MeetingPlace::default())),
         reasons: Box::new(|_, _, _| Ok(vec![b' '; 1000])),
     });

@@ -53,20 +53,16 @@ impl Guard {
     /// # Errors
     /// That the guard is gone.
     pub fn add_rules(&mut self, script: &str) -> io::Result<()> {
-        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(input, "{RULES} {}", script.trim())?;
-        input.flush()
+        self.say(&format!("{RULES} {}", script.trim()))
     }
 
-    /// Has the table that was made last changed, by commands on one line. It is not known whether
-    /// `nft` takes them.
+    /// Tells the guard to change the table that was made last, by commands on one line. Whether
+    /// `nft` takes them is not reported back.
     ///
     /// # Errors
     /// That the guard is gone.
     pub(crate) fn change_rules(&mut self, commands: &str) -> io::Result<()> {
-        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(input, "{CHANGE} {}", commands.trim())?;
-        input.flush()
+        self.say(&format!("{CHANGE} {}", commands.trim()))
     }
 
     /// As [`Self::add_rules`], for the table `inet NAME`; waits until it is there. A run that was
@@ -104,9 +100,7 @@ impl Guard {
     /// # Errors
     /// That the guard is gone.
     pub(crate) fn take_back_lan_rules(&mut self) -> io::Result<()> {
-        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(input, "{LAN} rules")?;
-        input.flush()
+        self.say(&format!("{LAN} rules"))
     }
 
     /// Has the guard end these measurements of modems when it ends, and none that it heard of
@@ -115,9 +109,11 @@ impl Guard {
     /// # Errors
     /// That the guard is gone.
     pub(crate) fn end_measuring(&mut self, measured: &Measured) -> io::Result<()> {
-        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(input, "{MODEMS} {measured}")?;
-        input.flush()
+        self.say(&format!("{MODEMS} {measured}"))
+    }
+
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        tell(self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?, line)
     }
 
     /// Sets a file below `/proc/sys` until the end; nothing happens if it has that value already.
@@ -130,9 +126,7 @@ impl Guard {
             let path = Path::new(SETTINGS).join(setting);
             let before = fs::read_to_string(&path)?.trim().to_owned();
             if before != value {
-                let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-                writeln!(input, "{SET} {setting} {before} {value}")?;
-                input.flush()?;
+                self.say(&format!("{SET} {setting} {before} {value}"))?;
                 fs::write(path, value)?;
             }
             Ok(before)
@@ -155,7 +149,7 @@ impl Drop for Guard {
 
 /// What a guard's process does: notes the changes that it hears of, and puts them back, the last
 /// one first, when its input has ended. A setting that has another value than it was given is left
-/// as it is: somebody else has set it since.
+/// as it is: another program has set it since.
 pub fn keep_watch(input: impl BufRead) {
     // `nft` inherits that.
     sys::ignore_signals();
@@ -230,9 +224,9 @@ fn own_rules(script: &str) -> io::Result<Child> {
     Ok(owner)
 }
 
-fn tell(nft: &mut ChildStdin, commands: &str) -> io::Result<()> {
-    writeln!(nft, "{commands}")?;
-    nft.flush()
+fn tell(process: &mut ChildStdin, line: &str) -> io::Result<()> {
+    writeln!(process, "{line}")?;
+    process.flush()
 }
 
 const SET: &str = "set";

@@ -147,6 +147,14 @@ fn tracked(setting: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
+/// Returns how many connections one client may have this machine begin in a second: the kernel
+/// keeps each for two minutes after its end, and one client has an eighth of its table at most.
+/// `None` where it tracks none.
+pub fn connects_in_a_second() -> Option<u32> {
+    let most = u32::try_from(tracked(MOST_TRACKED)? / 8).unwrap_or(u32::MAX);
+    Some((most / KEPT_AFTER_END).max(1))
+}
+
 /// Returns for how long the kernel may know a connection that is idle, by its settings of this
 /// moment; where they can't be read, by those that Linux begins with.
 pub fn longest_tracked() -> Duration {
@@ -165,7 +173,7 @@ pub fn longest_tracked() -> Duration {
 
 /// The rules, on one line, so that they hold from one moment on.
 fn script(device: &str, plan: &ExitPlan, flows: &FlowRules, not_forwarded: &[Family]) -> String {
-    let arriving = arriving(device, plan);
+    let arriving = arriving(device, plan, &flows.arriving());
     let passing = passing(device, plan, not_forwarded);
     let (definitions, beginning) = (flows.definitions(), flows.passing(device));
     let mut leaving = String::new();
@@ -192,8 +200,8 @@ fn script(device: &str, plan: &ExitPlan, flows: &FlowRules, not_forwarded: &[Fam
 
 /// What the kernel takes to be for this machine. It knows that better than a list of addresses,
 /// which is late by a moment.
-fn arriving(device: &str, plan: &ExitPlan) -> String {
-    let mut arriving = format!("iifname != \"{device}\" accept; ");
+fn arriving(device: &str, plan: &ExitPlan, beginning: &str) -> String {
+    let mut arriving = format!("iifname != \"{device}\" accept; {beginning}");
     for net in &plan.clients {
         let (own, icmp) = match net {
             IpNet::V4(net) => (net.addr().to_string(), "icmp"),
@@ -261,6 +269,9 @@ const IN_A_BATCH: usize = 64;
 const TRACKING: &str = "/proc/sys/net/netfilter";
 /// Connections that it knows at most.
 const MOST_TRACKED: &str = "nf_conntrack_max";
+/// Seconds for which it keeps a connection that has ended, or a flow of UDP with answers, unless
+/// told otherwise (`nf_conntrack_tcp_timeout_time_wait`, `nf_conntrack_udp_timeout_stream`).
+const KEPT_AFTER_END: u32 = 120;
 /// How long it keeps an idle TCP connection, the longest of all, unless told otherwise.
 const IDLE_TCP: Duration = Duration::from_secs(5 * 24 * 3600);
 
@@ -307,8 +318,8 @@ mod tests {
     #[test]
     fn of_this_machine_clients_reach_pings_and_what_is_opened() {
         assert_eq!(
-            arriving("hawser0", &plan(ExitKind::Nat)),
-            "iifname != \"hawser0\" accept; \
+            arriving("hawser0", &plan(ExitKind::Nat), "jump from; "),
+            "iifname != \"hawser0\" accept; jump from; \
              ip daddr 10.77.0.1 icmp type echo-request accept; ip daddr 10.77.0.0/16 drop; \
              ip6 daddr fd77::1 icmpv6 type echo-request accept; ip6 daddr fd77::/64 drop; \
              ip daddr 192.0.2.0/24 accept; drop; "

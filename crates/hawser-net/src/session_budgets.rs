@@ -5,11 +5,10 @@ use hawser_types::{Budget, ByteCount};
 /// The budgets of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionBudgets {
-    /// What channels read into: of the peer, as a part of all of the process. Large reads are
-    /// cheap, and a channel keeps its buffers for the next ones. A peer that fills many channels a
-    /// little would make a process hold large buffers for each of them. So once all of them
-    /// together are at the bound, channels read little at a time and keep nothing; and of a peer
-    /// that holds more than its part then, those end that wait for the rest of a record.
+    /// What the peer's channels read into: a part of what all peers' channels read into. While
+    /// there is room, reads are large and channels keep their buffers. When the whole is full,
+    /// channels read little at a time and keep nothing. If this peer then holds more than its part,
+    /// those of its channels end that wait for the rest of a record.
     pub(crate) reading: Budget,
     /// The peer's: sessions, channels and streams are charged to it.
     pub(crate) account: Budget,

@@ -10,7 +10,9 @@ use common::{Kind, Pair, PairOptions, Way, echo_checked, in_time, until};
 use hawser_net::clock;
 use hawser_net::gateway::AcceptLimits;
 use hawser_net::identity::Identity;
+use hawser_net::invite::Invite;
 use hawser_net::tls::{TlsError, client_handshake, is_tls_record};
+use hawser_net::unix_time::UnixTime;
 use hawser_session::seal::{Aead, Direction, SessionKeys};
 use hawser_types::{ChannelId, SessionId};
 use hawser_wire::{ChannelRole, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame};
@@ -315,6 +317,35 @@ async fn one_client_can_have_so_many_sessions_only() {
         echo_checked(&fourth, 1, 1000).await;
         echo_checked(&second, 2, 1000).await;
         assert_eq!(pair.gateway.sessions(0).len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sessions_that_began_with_an_invite_count_among_those_of_its_client() {
+    in_time(async {
+        let limits = AcceptLimits {
+            sessions_per_client: 2,
+            ..AcceptLimits::default()
+        };
+        let pair = Pair::new(PairOptions::limited(limits)).await;
+        pair.serve_echo();
+        let expires = UnixTime::now() + Duration::from_secs(3600);
+        let invite = Invite::generate(pair.key, pair.addresses(), expires).unwrap();
+        let key = invite.enrolment_identity().public();
+        pair.door.invites.lock().unwrap().insert(key, None);
+        let identity = Identity::generate().unwrap();
+        let start = || pair.start(pair.config(identity.clone(), Some(invite.clone())));
+        let (first, second) = (start(), start());
+        echo_checked(&first, 1, 1000).await;
+        echo_checked(&second, 1, 1000).await;
+        let _third = start();
+        pair.until("the third is turned away", |c| c.limited >= 1)
+            .await;
+        let own = pair.gateway.sessions(0).into_iter();
+        let own = own.filter(|session| session.peer == identity.public());
+        assert_eq!(own.count(), 2);
+        echo_checked(&second, 2, 1000).await;
     })
     .await;
 }

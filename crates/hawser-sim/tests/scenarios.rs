@@ -148,7 +148,7 @@ fn links_that_fail_and_return_give_the_committed_table_over_the_default_transpor
         table: include_str!("failover_auto.txt"),
         file: "failover_auto.txt",
         causes: include_str!("failover_auto_causes.txt"),
-        broken: 8,
+        broken: 7,
     };
     let failures = [Failure::BlackHole, Failure::Carrier, Failure::Idle];
     assert_failover(TransportChoice::Auto, &failures, &expected);

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hawser_config::{IpNet, ServeConfig};
+use hawser_config::{IpNet, PacketExit, ServeConfig};
 use hawser_control::Role;
 use hawser_front::connect::{Connect, connect_tcp};
 use hawser_front::gateway::{
     Cidr, ClientLimits, ClientStreams, DestinationPolicy, Gateway as Relay, GatewayConfig,
     MeetingPlace,
 };
+use hawser_net::packet_exit::connects_in_a_second;
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::ServeArgs;
@@ -90,10 +91,26 @@ async fn policy(config: &ServeConfig, allowed: &[IpNet]) -> anyhow::Result<Desti
 
 /// Returns the relay that connects to destinations.
 fn relay(config: &ServeConfig, policy: DestinationPolicy) -> Relay<impl Connect> {
+    let default = ClientLimits::default();
+    let asked = config.limits.connects_per_second;
+    let connects_per_second = match config.packet_exit {
+        PacketExit::Off => asked,
+        // Then the kernel tracks this machine's own connections as well.
+        _ => connects_in_a_second().map_or(asked, |most| most.min(asked)),
+    };
+    if connects_per_second < asked {
+        tracing::info!(
+            connects_per_second,
+            "limiting each client's connects further, by net.netfilter.nf_conntrack_max"
+        );
+    }
     let limits = ClientLimits {
-        connects_per_second: config.limits.connects_per_second,
+        connects_per_second,
+        connect_burst: default
+            .connect_burst
+            .min(connects_per_second.saturating_mul(120)),
         all_streams: streams_within(getrlimit(Resource::Nofile).current),
-        ..ClientLimits::default()
+        ..default
     };
     let config = GatewayConfig {
         limits,

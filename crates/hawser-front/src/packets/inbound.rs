@@ -73,12 +73,15 @@ impl Inbound {
         (before - packets.len()) as u64
     }
 
-    /// Whether the packet is for the client, and from an address that it may be from.
+    /// Whether the packet is for the client, from an address that it may be from, and does not tell
+    /// the kernel how to send.
     fn is_plausible(&self, packet: &PacketView<'_>) -> bool {
         let is_own = |address: IpAddr| self.own.iter().any(|net| net.contains(&address));
         let source = packet.source();
         let is_nowhere = source.is_unspecified() || source.is_loopback() || source.is_multicast();
-        is_own(packet.destination()) && !is_own(source) && !is_nowhere && !is_broadcast(source)
+        let is_near = is_broadcast(source) || is_link_local(source);
+        let is_usual = !is_own(source) && !is_nowhere && !is_near && !configures(packet);
+        is_own(packet.destination()) && is_usual
     }
 }
 
@@ -168,6 +171,24 @@ fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
     Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
+/// Whether a router or a neighbour would send this: advertisements, solicitations, redirects.
+fn configures(packet: &PacketView<'_>) -> bool {
+    let kinds = match packet.protocol() {
+        ICMP => ROUTING_V4,
+        ICMPV6 => ROUTING_V6,
+        _ => return false,
+    };
+    let kind = packet.transport().first();
+    packet.is_first_fragment() && kind.is_some_and(|kind| kinds.contains(kind))
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
 fn is_broadcast(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(address) if address.is_broadcast())
 }
@@ -250,6 +271,10 @@ const REPLY_V6: u8 = 129;
 const ERRORS_V4: &[u8] = &[3, 11, 12];
 /// Destination unreachable, packet too big, time exceeded, parameter problem (RFC 4443).
 const ERRORS_V6: &[u8] = &[1, 2, 3, 4];
+/// Redirect, router advertisement, router solicitation (RFC 792, RFC 1256).
+const ROUTING_V4: &[u8] = &[5, 9, 10];
+/// Router and neighbour solicitations and advertisements, redirect (RFC 4861).
+const ROUTING_V6: &[u8] = &[133, 134, 135, 136, 137];
 /// TCP, UDP, DCCP, SCTP, UDP-Lite.
 const HAVE_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 

@@ -55,6 +55,11 @@ pub enum Passed {
 }
 
 impl HeldPeers {
+    /// Whether the user allows plain TCP where a peer does not carry a connection.
+    pub(super) const fn allows_plain(&self) -> bool {
+        self.may_fall_back
+    }
+
     /// Holds addresses of peers while their keys are among those that `known` gives.
     /// `may_fall_back`: the user allows plain TCP where a peer does not answer.
     pub fn new(

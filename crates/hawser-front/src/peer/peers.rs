@@ -138,11 +138,14 @@ impl<S: Sessions> Peers<S> {
         // It is looked for again in time.
         self.finder.ask(address);
         let at_peer = Destination::new(Host::Ip(address), destination.port);
-        let dialing = async {
-            let way = self.sessions.dialer(peer, address);
-            let way = way.ok_or(DialError::GatewayUnavailable)?;
-            way.dial_for(&at_peer, origin).await
+        let Some(way) = self.sessions.dialer(peer, address) else {
+            // As many sessions as there may be are in use: that is no silence of the peer.
+            return match self.held.allows_plain() {
+                true => direct.await.map(EitherStream::Direct),
+                false => Err(DialError::LimitReached),
+            };
         };
+        let dialing = way.dial_for(&at_peer, origin);
         let probe = self.held.probe(address);
         let patience = match probe {
             Some(_) => HELD_PATIENCE,

@@ -229,7 +229,7 @@ async fn close_idle<K: Copy + Ord>(shared: Weak<Shared<K>>) {
     }
 }
 
-const MAX_SESSIONS: usize = 16;
+const MAX_SESSIONS: usize = 64;
 /// A session that no connection uses ends after so long.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(120);
 /// Time in which the far end lets this host in by a connection that is there.

@@ -124,9 +124,9 @@ impl Inner {
             Event::Reset(id, code) => self.streams.on_reset(id, code, &mut self.woken),
             Event::Over(id) => self.streams.on_over(id),
             Event::Suspect(id) => {
-                tracing::info!(%id, "channel is silent, or brings next to nothing: chunks go over others")
+                tracing::info!(channel = %id, "sending over other channels: this one is silent or crawls");
             }
-            Event::Recovered(id) => tracing::info!(%id, "speaks again"),
+            Event::Recovered(id) => tracing::info!(channel = %id, "using a channel again"),
             Event::DatagramPort(_) | Event::AssociationExpected(_) | Event::RulesChanged => {
                 return self.on_association_event(&event);
             }

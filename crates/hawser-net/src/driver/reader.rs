@@ -12,7 +12,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// `memory`: what all channels of the process read into.
+    /// `memory`: the peer's budget for what its channels read into.
     pub(super) fn new(records: RecordReader, memory: &Budget) -> Self {
         Self {
             records,

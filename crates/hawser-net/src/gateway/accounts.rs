@@ -1,4 +1,4 @@
-//! Budgets of what clients make a gateway keep beside their data.
+//! SessionBudgets of what clients make a gateway keep beside their data.
 //!
 //! Sessions, channels, streams and lookups have a size that does not follow from what is sent. Each
 //! takes a [`Charge`](hawser_types::Charge) from its client's budget, which is part of the
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hawser_types::{Budget, ByteCount};
 
 use super::sources::{network_of, source_of};
+use crate::session_budgets::SessionBudgets;
 
 /// The budgets of a gateway, and those of its clients.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ struct Clients {
 /// Those that have budgets now.
 #[derive(Debug)]
 struct Known<K> {
-    budgets: BTreeMap<K, Budgets>,
+    budgets: BTreeMap<K, SessionBudgets>,
     /// With so many, those that nothing is taken from are forgotten.
     swept_at: usize,
 }
@@ -46,13 +47,6 @@ pub enum Holder {
     /// Whoever comes from this address, where keys cost nothing. Its network's budgets are the
     /// bound of all that come from there.
     Address(IpAddr),
-}
-
-/// The budgets of a client.
-#[derive(Clone, Debug)]
-struct Budgets {
-    account: Budget,
-    reading: Budget,
 }
 
 impl Accounts {
@@ -81,12 +75,12 @@ impl Accounts {
 
     /// The budget of this one.
     pub fn of(&self, holder: Holder) -> Budget {
-        self.lock().budgets(self, holder).account
+        self.budgets_of(holder).account
     }
 
-    /// The budget for what channels of this one read into.
-    pub(super) fn reading_of(&self, holder: Holder) -> Budget {
-        self.lock().budgets(self, holder).reading
+    /// The same, and that for what its channels read into.
+    pub(super) fn budgets_of(&self, holder: Holder) -> SessionBudgets {
+        self.lock().budgets(self, holder)
     }
 
     fn lock(&self) -> MutexGuard<'_, Clients> {
@@ -95,8 +89,8 @@ impl Accounts {
 }
 
 impl Clients {
-    fn budgets(&mut self, accounts: &Accounts, holder: Holder) -> Budgets {
-        let all = Budgets {
+    fn budgets(&mut self, accounts: &Accounts, holder: Holder) -> SessionBudgets {
+        let all = SessionBudgets {
             account: accounts.all.clone(),
             reading: accounts.reading.clone(),
         };
@@ -128,19 +122,19 @@ impl<K: Ord> Known<K> {
     /// The budgets of `who`: what they were, or so much of those of `all`.
     fn part_of(
         &mut self,
-        all: &Budgets,
+        all: &SessionBudgets,
         who: K,
         (account, reading): (ByteCount, ByteCount),
-    ) -> Budgets {
+    ) -> SessionBudgets {
         if let Some(known) = self.budgets.get(&who) {
             return known.clone();
         }
         if self.budgets.len() >= self.swept_at {
-            let is_used = |it: &Budgets| !it.account.is_alone() || !it.reading.is_alone();
+            let is_used = |it: &SessionBudgets| !it.account.is_alone() || !it.reading.is_alone();
             self.budgets.retain(|_, it| is_used(it));
             self.swept_at = (2 * self.budgets.len()).max(MIN_SWEPT);
         }
-        let budgets = Budgets {
+        let budgets = SessionBudgets {
             account: all.account.part(account),
             reading: all.reading.part(reading),
         };
@@ -191,10 +185,16 @@ mod tests {
     fn records_that_never_end_take_nothing_from_what_others_are_charged_for() {
         let accounts = Accounts::new(ByteCount::from_mib(64));
         let [greedy, other] = [1, 2].map(key);
-        let records = accounts.reading_of(greedy).noted(ByteCount::from_mib(40));
+        let records = accounts
+            .budgets_of(greedy)
+            .reading
+            .noted(ByteCount::from_mib(40));
         assert!(accounts.of(other).charge(ByteCount::from_mib(8)).is_ok());
         assert!(records.budget().is_over());
-        let usual = accounts.reading_of(other).noted(ByteCount::from_mib(1));
+        let usual = accounts
+            .budgets_of(other)
+            .reading
+            .noted(ByteCount::from_mib(1));
         assert!(!usual.budget().is_over());
         assert_eq!(accounts.held(), ByteCount::from_mib(41));
     }
@@ -204,7 +204,10 @@ mod tests {
         let charge = |address: &str| {
             let client = Holder::Address(address.parse().unwrap());
             let charge = accounts.of(client).charge(ByteCount::from_mib(8));
-            let reading = accounts.reading_of(client).charge(ByteCount::from_mib(2));
+            let reading = accounts
+                .budgets_of(client)
+                .reading
+                .charge(ByteCount::from_mib(2));
             Some((charge.ok()?, reading.ok()?))
         };
         let near: Vec<_> = (0..9)

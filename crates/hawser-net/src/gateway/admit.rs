@@ -241,14 +241,11 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     shared.begun.send_modify(|begun| *begun += 1);
 }
 
-/// Counts a session that is refused for a limit. The log has fewer and fewer of them: a stranger
-/// can cause as many as he likes.
-fn tell_of_limit(shared: &Shared, peer: PublicKey, problem: &str) {
-    let mut count = 0;
-    shared.count(|counters| {
-        counters.limited += 1;
-        count = counters.limited;
-    });
+/// Counts a session that is refused for a limit. Logs the 1st, 2nd, 4th, 8th … as a warning: a
+/// stranger can cause any number.
+pub(super) fn tell_of_limit(shared: &Shared, peer: PublicKey, problem: &str) {
+    shared.count(|counters| counters.limited += 1);
+    let count = shared.refused_sessions.fetch_add(1, Ordering::Relaxed) + 1;
     if count.is_power_of_two() {
         tracing::warn!(%peer, count, problem, "a session is refused");
     } else {

@@ -6,12 +6,16 @@
 //! the half. Every session has a little besides: a quarter of its share, or 1 MiB, for the first
 //! 64 KiB of credit of its streams, and one chunk's worth of sending.
 //!
-//! What the sessions' recorders may take comes off first; that is never more than a quarter. So
-//! does what clients are charged for sessions, channels, streams and lookups (`accounts.rs`), half
-//! at most, and what channels read into, an eighth, and what each needs for one record beyond that,
-//! until one client has more than its part. So does what associations hold for their keys and for
-//! what comes before its turn; where that is more than a quarter, the largest of them end. What
-//! they send counts as the data of their sessions.
+//! Before the halves are made, these come off:
+//!
+//! - what the sessions' recorders may take, a quarter at most;
+//! - what clients are charged for sessions, channels, streams and lookups (`accounts.rs`), half at
+//!   most;
+//! - what channels read into: an eighth, and one record of each channel besides, until one client
+//!   has more than its part;
+//! - what connections hold that have not proved who they are (`half_open.rs`);
+//! - what associations hold for their keys and for what comes before its turn. Above a quarter, the
+//!   largest of them end. What they send counts as the data of their sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;

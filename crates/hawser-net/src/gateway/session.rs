@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hawser_wire::Enrolment;
 
+use super::admit::tell_of_limit;
 use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
 use super::{associate, further, going};
 use crate::driver::{CLOSE_REFUSED, Driver};
@@ -24,20 +25,24 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
                 .unwrap_or(None)
         }
     };
-    if let Some(peer) = peer {
-        if let Some(entry) = shared.lock_sessions().get_mut(&driver.id()) {
-            entry.peer = peer;
+    match peer {
+        Some(peer) if peer == key || shared.give(driver.id(), peer) => {
+            tokio::select! {
+                () = hand_over(&shared, &driver, peer, ends) => {}
+                () = add_channels(&shared, &driver) => {}
+                () = going::follow(&shared, &driver) => {}
+            }
         }
-        tokio::select! {
-            () = hand_over(&shared, &driver, peer, ends) => {}
-            () = add_channels(&shared, &driver) => {}
-            () = going::follow(&shared, &driver) => {}
+        Some(peer) => {
+            tell_of_limit(&shared, peer, "too many sessions");
+            driver.abort();
         }
-    } else {
-        // It hears that trying again is of no use.
-        driver.close(CLOSE_REFUSED);
-        tokio::time::sleep(REFUSED_PATIENCE).await;
-        driver.abort();
+        None => {
+            // It hears that trying again is of no use.
+            driver.close(CLOSE_REFUSED);
+            tokio::time::sleep(REFUSED_PATIENCE).await;
+            driver.abort();
+        }
     }
     shared.lock_sessions().remove(&driver.id());
     tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");

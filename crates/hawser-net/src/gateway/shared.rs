@@ -47,6 +47,8 @@ pub(super) struct Shared {
     /// What the application has asked for first; sessions wait until it has.
     pub(super) hand_over: watch::Sender<Option<HandOver>>,
     counters: Mutex<GatewayCounters>,
+    /// Sessions that were refused for a limit.
+    pub(super) refused_sessions: AtomicU64,
     /// Sessions that have begun so far.
     pub(super) begun: watch::Sender<u64>,
     /// The gateway is about to be replaced.
@@ -189,6 +191,7 @@ impl Shared {
             arrivals: senders.arrivals,
             hand_over: watch::Sender::new(None),
             counters: Mutex::default(),
+            refused_sessions: AtomicU64::new(0),
             going_away: watch::Sender::new(false),
             associations: OnceLock::new(),
             further: OnceLock::new(),
@@ -239,6 +242,22 @@ impl Shared {
         let oldest = left.min_by_key(|(_, entry)| entry.begun).map(|(id, _)| *id);
         let oldest = oldest.and_then(|id| sessions.remove(&id));
         oldest.map(|entry| entry.driver.abort()).is_some()
+    }
+
+    /// Makes a session `peer`'s own, which began with the key of an invite and so was not counted
+    /// among the client's; false if the client has too many then.
+    pub(super) fn give(&self, session: SessionId, peer: PublicKey) -> bool {
+        let mut sessions = self.lock_sessions();
+        let own = sessions
+            .iter()
+            .filter(|(id, it)| **id != session && it.peer == peer);
+        if own.count() >= self.config.limits.sessions_per_client {
+            return false;
+        }
+        if let Some(entry) = sessions.get_mut(&session) {
+            entry.peer = peer;
+        }
+        true
     }
 
     /// Ends the oldest session of `peer` that gives no sign of life, if the limits leave no room
@@ -293,10 +312,7 @@ impl Shared {
             true => Holder::Address(from),
             false => Holder::Key(*peer.as_bytes()),
         };
-        SessionBudgets {
-            reading: self.accounts.reading_of(client),
-            account: self.accounts.of(client),
-        }
+        self.accounts.budgets_of(client)
     }
 
     /// A stream was opened in a session.

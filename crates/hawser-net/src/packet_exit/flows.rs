@@ -139,6 +139,12 @@ impl FlowRules {
         text
     }
 
+    /// The same for what clients send to this machine itself.
+    pub(super) fn arriving(&self) -> String {
+        let name = self.ways[0].name;
+        format!("ct state new ct status & confirmed == 0 jump {name}; ")
+    }
+
     /// Gives the clients' networks to them: each to the client with this key, and none that is not
     /// among them any more. Returns commands that belong together; none where nothing changes.
     pub(super) fn give(&mut self, owned: &BTreeMap<IpNet, [u8; 32]>) -> Vec<String> {

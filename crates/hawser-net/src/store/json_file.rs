@@ -171,6 +171,15 @@ fn begin_anew<T: Default>(
     if file.when_damaged() != WhenDamaged::SetAside || is_refused {
         return Err(error);
     }
+    let begun = Cached {
+        value: T::default(),
+        stamp: None,
+    };
+    if matches!(error, StoreError::File(FileError::Io { .. })) {
+        // Such as having no descriptor left: the file may be as good as ever, and is read again.
+        tracing::warn!(%error, "going on without a file that can't be read");
+        return Ok(begun);
+    }
     let mut aside = path.as_os_str().to_owned();
     aside.push(ASIDE);
     let what = file.without_it();
@@ -180,12 +189,11 @@ fn begin_anew<T: Default>(
             tracing::warn!(%error, %aside, "set aside a file that can't be used: {what}");
         }
         // It may be gone by now, or the disk takes no change.
-        Err(refused) => tracing::warn!(%error, %refused, "leaving out a file: {what}"),
+        Err(refused) => {
+            tracing::warn!(%error, %refused, "going on without a file that can't be used: {what}");
+        }
     }
-    Ok(Cached {
-        value: T::default(),
-        stamp: None,
-    })
+    Ok(begun)
 }
 
 fn load<T: Default + DeserializeOwned>(path: &Path) -> Result<Cached<T>, StoreError> {

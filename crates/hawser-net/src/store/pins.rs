@@ -123,12 +123,13 @@ impl PinStore {
         self.file.read(|state| Some(state.server(at, now)?.pin()))
     }
 
-    /// Pins a key until `until`, which is at most [`LONGEST_PIN`] after `now`. Where another key is
-    /// pinned for that address and port, that one stays and is returned. Pins that have ended are
-    /// forgotten, though not where the clock is in doubt; of too many, in all or of one address or
-    /// network, first those of which it is, then those that are not confirmed, then those of the
-    /// provider's network that has most of them, and of these the ones that end first. A new pin is
-    /// not confirmed.
+    /// Pins a key until `until`, at most [`LONGEST_PIN`] after `now`; a new pin is not confirmed.
+    /// If another key is pinned for that address and port, that pin stays and is returned.
+    ///
+    /// Forgets pins that have ended, unless the clock is in doubt. If the address, its network or
+    /// the file has too many, one goes: those first that the clock is in doubt about, then
+    /// unconfirmed ones, then those of the provider's network with the most pins, then the one that
+    /// ends first.
     ///
     /// # Errors
     /// That the file cannot be changed.

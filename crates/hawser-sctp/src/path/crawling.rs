@@ -26,7 +26,8 @@ impl Paths {
         }
         self.watched = now;
         for path in &mut self.paths {
-            let (arrived, span) = (path.flight.arrived(), path.crawl_span());
+            // As long as `comparison` may ask for.
+            let (arrived, span) = (path.flight.arrived(), path.crawl_span().max(LONGEST_ALONE));
             path.standing.progress.on_sample(now, arrived, span);
         }
         for place in 0..self.paths.len() {

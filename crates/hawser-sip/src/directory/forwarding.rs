@@ -93,15 +93,16 @@ impl Forwarding {
         self.steps.pop_front()
     }
 
-    /// Whether one more request of this source may be forwarded. Those who forge addresses take
-    /// half of all places at most.
+    /// Whether one more request of this source may be forwarded. A request has a place for each
+    /// contact that it goes to. Those who forge addresses take half of all places at most.
     pub(super) fn has_room(&self, source: Caller) -> bool {
         let sender = sender(source.address);
         let calls = self.calls.values();
         let (mut own, mut uncertain) = (0, 0);
         for call in calls {
-            own += usize::from(call.sender == sender);
-            uncertain += usize::from(!call.is_certain);
+            let places = call.places();
+            own += places * usize::from(call.sender == sender);
+            uncertain += places * usize::from(!call.is_certain);
         }
         self.calls.len() < self.max_calls
             && own < self.max_calls.div_ceil(MOST_PART)
@@ -293,6 +294,13 @@ impl Forwarding {
 }
 
 impl Call {
+    /// Contacts that it goes to, or may yet go to; one at least, which keeps its outcome.
+    fn places(&self) -> usize {
+        let is_open = |branch: &&Branch| branch.state != BranchState::Over;
+        let open = self.branches.iter().filter(is_open).count();
+        (open + self.waiting.len()).max(1)
+    }
+
     fn branch(&mut self, id: TransactionId) -> Option<&mut Branch> {
         self.branches.iter_mut().find(|branch| branch.id == id)
     }

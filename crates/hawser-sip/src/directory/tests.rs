@@ -754,6 +754,26 @@ fn addresses_of_one_network_have_one_share_of_streams_and_calls() {
 }
 
 #[test]
+fn a_request_to_many_contacts_counts_for_each() {
+    let mut stage = Stage::with(|config| config.max_forwarded = 32);
+    let contacts = [
+        "<sip:alice@192.0.2.1>",
+        "<sip:alice@192.0.2.2>",
+        "<sip:alice@192.0.2.3>",
+    ];
+    stage.register(&contacts);
+    for _ in 0..5 {
+        let invite = stage.request(Method::Invite, "sip:bob@example.net", ALICE);
+        stage.send("203.0.113.9:40000", invite);
+    }
+    assert_eq!(
+        stage.directory.forwarding.len(),
+        2,
+        "an eighth of all is four"
+    );
+}
+
+#[test]
 fn an_address_that_may_be_forged_gets_one_answer_for_each_request() {
     let mut stage = Stage::new();
     stage.register(&["<sip:alice@192.0.2.1>"]);

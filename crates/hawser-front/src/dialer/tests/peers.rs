@@ -238,8 +238,11 @@ async fn where_a_peer_carried_connections_its_silence_is_no_reason_for_plain_tcp
         let named = format!("localhost:{}", scene.origin.port());
         for destination in [scene.origin.to_string(), named] {
             let dialed = scene.dialer.dial(&destination.parse().unwrap()).await;
-            let refused = Some(DialError::GatewayUnavailable);
-            assert_eq!(dialed.err(), refused, "{answer:?} {destination}");
+            let refused = match answer {
+                Answer::Nothing => DialError::LimitReached,
+                _ => DialError::GatewayUnavailable,
+            };
+            assert_eq!(dialed.err(), Some(refused), "{answer:?} {destination}");
         }
         // It is the same peer when it answers again.
         *scene.sessions.answer.lock().unwrap() = Answer::Opens;

@@ -1,3 +1,5 @@
+use std::net::Ipv6Addr;
+
 use super::*;
 
 const HERE: [u8; 4] = [10, 83, 0, 2];
@@ -62,6 +64,36 @@ fn only_what_was_begun_here_comes_back() {
     assert!(!is_taken(&inbound, packet(THERE, HERE, 47, &[0; 4])));
     inbound.note(&[packet(HERE, THERE, 47, &[1; 4])]);
     assert!(is_taken(&inbound, packet(THERE, HERE, 47, &[0; 4])));
+}
+
+#[test]
+fn no_packet_of_the_gateway_tells_the_kernel_how_to_send() {
+    let open = Inbound::new(inbound().own, InboundFlows::Accepted);
+    for (kind, taken) in [(8, true), (3, true), (5, false), (9, false), (10, false)] {
+        let message = packet(THERE, HERE, ICMP, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(is_taken(&open, message), taken, "{kind}");
+    }
+    let near = packet([169, 254, 0, 1], HERE, UDP, &between(7, 7));
+    assert!(!is_taken(&open, near));
+    for (kind, taken) in [
+        (128, true),
+        (2, true),
+        (133, false),
+        (134, false),
+        (137, false),
+    ] {
+        let message = v6("2600::7", kind);
+        assert_eq!(is_taken(&open, message), taken, "{kind}");
+    }
+    assert!(!is_taken(&open, v6("fe80::1", 128)));
+}
+
+/// A message of ICMPv6 from an address to the client.
+fn v6(from: &str, kind: u8) -> Bytes {
+    let [from, to] = [from, "fd48::2"].map(|it| it.parse::<Ipv6Addr>().unwrap().octets());
+    let head = [0x60, 0, 0, 0, 0, 8, ICMPV6, 255];
+    let message = [kind, 0, 0, 0, 0, 0, 0, 0];
+    [&head[..], &from, &to, &message].concat().into()
 }
 
 #[test]
