@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use faults::{Step, allowed};
+use rustix::io::Errno;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::sys;
@@ -84,6 +85,19 @@ impl FileError {
 
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether the file may be as good as ever: the system lacks something for now.
+    pub(crate) fn is_passing(&self) -> bool {
+        let passing = [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::IO,
+            Errno::STALE,
+        ];
+        let is_one = |source| Errno::from_io_error(source).is_some_and(|it| passing.contains(&it));
+        matches!(self, Self::Io { source, .. } if is_one(source))
     }
 
     pub(crate) fn is_already_there(&self) -> bool {

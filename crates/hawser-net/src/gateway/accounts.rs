@@ -1,4 +1,4 @@
-//! SessionBudgets of what clients make a gateway keep beside their data.
+//! Budgets of what clients make a gateway keep beside their data.
 //!
 //! Sessions, channels, streams and lookups have a size that does not follow from what is sent. Each
 //! takes a [`Charge`](hawser_types::Charge) from its client's budget, which is part of the

@@ -175,8 +175,8 @@ fn begin_anew<T: Default>(
         value: T::default(),
         stamp: None,
     };
-    if matches!(error, StoreError::File(FileError::Io { .. })) {
-        // Such as having no descriptor left: the file may be as good as ever, and is read again.
+    if matches!(&error, StoreError::File(error) if error.is_passing()) {
+        // It is read again.
         tracing::warn!(%error, "going on without a file that can't be read");
         return Ok(begun);
     }
@@ -240,3 +240,27 @@ fn parse<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError
 
 /// Far more than the largest number of entries takes.
 const MAX_FILE: u64 = 32 << 20;
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_set_aside_unless_the_system_lacks_something_for_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("order.json");
+        for (errno, is_left) in [
+            (Errno::MFILE, true),
+            (Errno::IO, true),
+            (Errno::ISDIR, false),
+        ] {
+            fs::write(&path, "{}").unwrap();
+            let error = FileError::io("read", &path, errno.into());
+            let begun = begin_anew::<u8>(StateFile::Order, &path, error.into());
+            assert!(begun.unwrap().stamp.is_none(), "{errno}");
+            assert_eq!(path.exists(), is_left, "{errno}");
+        }
+    }
+}
