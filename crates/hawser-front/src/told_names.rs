@@ -1,14 +1,14 @@
-//! Names that the log has.
+//! Names that a warning was logged for.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Names that the log has, so that it has each of them once.
+/// Names that a warning was logged for, so that each is logged once.
 #[derive(Debug, Default)]
 pub(crate) struct ToldNames(Mutex<BTreeSet<String>>);
 
 impl ToldNames {
-    /// True if the log is to have the name now. There are so many of them and no more.
+    /// True if the name is to be logged: the first time, for 64 names at most.
     pub(crate) fn add(&self, name: &str) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < MAX_TOLD && told.insert(name.to_ascii_lowercase())

@@ -12,10 +12,10 @@ pub fn span(shortest: Duration) -> Duration {
     SPAN.max(shortest * ROUND_TRIPS)
 }
 
-/// Returns how long what comes of a path has to be watched before it tells whether the path is
-/// slower than the best other one by a factor; `None` if it would not tell. It does in `span` if
-/// several packets come even at so low a rate. Where another path has nothing to do, the time for
-/// several packets at the path's own measured rate, `alone`, is enough.
+/// Returns the time over which arrivals have to be counted to tell whether a path is slower than
+/// `best` by `factor`; `None` if they cannot tell. `span` is enough if even so slow a path brings
+/// a few packets in it. If another path is idle, a few packets of `best` are enough, and the time
+/// is at least `alone`, in which the path brings several at its own measured rate.
 pub fn telling_span(
     best: Rate,
     span: Duration,
@@ -35,9 +35,8 @@ pub fn is_crawl(came: ByteCount, span: Duration, best: Rate) -> bool {
     came.as_u64() < (best * span).as_u64() / LEAST_SHARE
 }
 
-/// Returns the rate at which a path brought so much in a span, if that is far below what is usual
-/// there, or what the best other path would bring. A measured rate follows a path that has nearly
-/// died for seconds, since few samples come of it.
+/// Returns the rate at which a path brought `came` in a span, if that is far below its `usual` rate
+/// or the rate of the `best` other path.
 pub fn slow_pace(came: ByteCount, span: Duration, usual: Rate, best: Rate) -> Option<Rate> {
     let pace = Rate::over(came, span);
     let usual = usual.max(best);

@@ -5,8 +5,8 @@ use hawser_types::{ByteCount, Instant};
 
 /// How much a path has brought lately, whatever its rate was before.
 ///
-/// A rate that is smoothed over samples follows a path that has nearly died for seconds, since few
-/// samples come of it. What has arrived within a span is known at once.
+/// A smoothed rate lags by seconds behind a path that has nearly died, since few samples come. What
+/// has arrived within a span is known at once.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Bytes that had arrived, at moments a thirty-second of the span apart.

@@ -172,7 +172,7 @@ impl Clients {
 }
 
 /// What each stream holds for as long as it is served: its place, and a charge for what is kept for
-/// it. There is no way to one that has only either.
+/// it. It cannot be made from one of the two alone.
 #[derive(Debug)]
 pub(crate) struct Permit {
     place: Place,

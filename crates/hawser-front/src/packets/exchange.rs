@@ -459,7 +459,7 @@ fn is_ping(view: &PacketView<'_>) -> bool {
     is_whole && (view.protocol(), kind) == (expected.0, Some(expected.1))
 }
 
-/// How often who limits flows looks at them.
+/// Shortest time between two notices that packets pass.
 const LOOK: Duration = Duration::from_millis(250);
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;

@@ -70,8 +70,8 @@ async fn asked_tables(handle: &Handle, version: IpVersion) -> BTreeSet<u32> {
 
 /// The table that a rule may lead packets of this machine's programs to.
 ///
-/// Other conditions, such as the source, are taken to be met: rather is an address closed to
-/// clients that could be open.
+/// Other conditions, such as the source, count as met: it is safer to close an address that could
+/// be open.
 fn leads_to(rule: &RuleMessage) -> Option<u32> {
     let (mut table, mut mark, mut mask) = (u32::from(rule.header.table), 0, 0);
     let mut is_for_arriving = false;

@@ -83,8 +83,8 @@ impl VoucherStore {
     }
 
     /// Keeps a voucher that was fetched at `now`, in place of the one before, until its span is
-    /// over. Those that have ended are forgotten; of too many, those first of which the clock is in
-    /// doubt, and then those that end first.
+    /// over. Forgets those that have ended. If there are too many, one goes: those first that the
+    /// clock is in doubt about, then the one that ends first.
     ///
     /// # Errors
     /// That the file cannot be changed.

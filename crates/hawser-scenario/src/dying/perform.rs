@@ -173,7 +173,7 @@ mod tests {
     fn the_transfer_before_links_die_is_no_figure() {
         let (_, figures) = performed(Work::Call, Dies::Between);
         assert_eq!(figures.goodputs, [3, 4]);
-        // Two megabytes in four seconds of 16 Mbit/s, of which the double is counted in ms.
+        // 16 Mbit/s for four seconds are 8 MB, and the script makes a microsecond of each byte.
         assert_eq!((figures.silence, figures.p99), (8_000, Some(4)));
     }
 

@@ -68,8 +68,7 @@ impl Channel {
         self.outbound.sent().len() > 0 && now.since(self.outbound.last_progress()) > patience
     }
 
-    /// Returns the time in which a channel that was always given enough has brought much, even if
-    /// it began anew with a window of one segment.
+    /// Returns the time over which arrivals show whether the channel's link crawls.
     pub(crate) fn crawl_span(&self) -> Duration {
         crawling::span(self.path.min_rtt().unwrap_or_default())
     }
@@ -84,8 +83,8 @@ impl Channel {
         self.progress.came_within(now, self.brought(), span)
     }
 
-    /// Returns the bytes that have arrived since the channel began; of bulk, which fills its
-    /// segments, those behind a gap included where the kernel counts segments: TCP closes the gap.
+    /// Returns the bytes that have arrived since the channel began. For bulk this includes segments
+    /// behind a gap, if the kernel counts segments: TCP will close the gap.
     pub(super) fn brought(&self) -> ByteCount {
         let counts = self.role() == ChannelRole::Bulk && self.path.latest().delivered.is_some();
         ByteCount::new(match counts {

@@ -1,11 +1,10 @@
 //! Links that are as good as dead, and still answer.
 //!
 //! A link that suddenly carries 20 kbit/s holds what it is given for seconds, and everything in
-//! order waits for it. It is never silent, so that it would not be suspect. But what it brings is
-//! not worth waiting for: it *crawls* when data has been in flight on it for several round trips,
-//! and it has brought less meanwhile than a sixty-fourth of what another link does. Then it gets
-//! nothing that anybody waits for, until a few kilobytes that go over the other links as well
-//! arrive quickly again.
+//! order waits for it. It keeps answering, so the rules for silence never make it suspect. A link
+//! *crawls* if data has been in flight on it for several round trips and it brought less than a
+//! sixty-fourth of what another link brings in that time. Then it gets only trials: copies of a
+//! few kilobytes that go over another link as well. A trial that arrives quickly ends this.
 
 use std::time::Duration;
 

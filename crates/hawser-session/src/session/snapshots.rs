@@ -44,8 +44,8 @@ impl Session {
     }
 
     /// Returns the memory that is known to be held: what came and was not taken, what was written
-    /// and is not acknowledged, what is recorded, and the state of streams that are not over. The
-    /// number of those is within 16 KiB of the pool for each.
+    /// and is not acknowledged, what is recorded, and the state of streams that are not over.
+    /// There is at most one stream for each 16 KiB of the pool, 256 at least.
     pub fn memory(&self) -> ByteCount {
         let unsent = self.streams.iter();
         let unsent: u64 = unsent.map(|(_, stream)| stream.send().queued()).sum();

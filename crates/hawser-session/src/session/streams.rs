@@ -197,7 +197,8 @@ impl Session {
     /// be unacknowledged, and half as much wait in the streams to be sent; memory above the bound
     /// is given back as streams end and the peer acknowledges. What came and was not read may take
     /// a quarter more than `receive`, or 1 MiB more: the newest streams beyond that are reset.
-    /// Datagrams that came and were not taken may have an eighth of `receive`, or 256 KiB.
+    /// Datagrams that came and were not taken may have an eighth of `receive`, from 256 KiB to
+    /// 8 MiB.
     pub fn set_memory(&mut self, now: Instant, receive: ByteCount, send: ByteCount) {
         self.streams.set_memory(receive, send);
         self.datagrams.set_share(receive);
