@@ -35,9 +35,10 @@ impl Session {
         if self.unacknowledged.is_empty() {
             return;
         }
-        let blocked = self.streams.any_credit_blocked();
+        // Whether credit holds anything up takes a look at all streams: once, and if it matters.
+        let mut blocked = None;
         while let Some(helper) = self.scheduling.quickest_idle() {
-            let Some(repeat) = self.chunk_to_repeat(now, helper, blocked) else {
+            let Some(repeat) = self.chunk_to_repeat(now, helper, &mut blocked) else {
                 self.scheduling.set_full(helper);
                 continue;
             };
@@ -141,7 +142,12 @@ impl Session {
     }
 
     /// Returns the chunk in flight elsewhere that gains most if `helper` repeats it.
-    fn chunk_to_repeat(&self, now: Instant, helper: ChannelId, blocked: bool) -> Option<Repeat> {
+    fn chunk_to_repeat(
+        &self,
+        now: Instant,
+        helper: ChannelId,
+        blocked: &mut Option<bool>,
+    ) -> Option<Repeat> {
         let helper = self.channels.get(helper)?;
         let view = helper.view(now, self.config.chunk_size);
         let mut best: Option<Repeat> = None;
@@ -151,7 +157,11 @@ impl Session {
             let pending = |sent: &&Sent| {
                 !outbound.has_arrived(sent) && self.unacknowledged.is_single(sent.chunk())
             };
-            let candidate = match blocked {
+            if outbound.sent().len() == 0 {
+                continue;
+            }
+            let is_blocked = blocked.get_or_insert_with(|| self.streams.any_credit_blocked());
+            let candidate = match *is_blocked {
                 true => outbound.sent().find(pending),
                 false => outbound.sent().rev().find(pending),
             };
@@ -235,7 +245,7 @@ fn overdue(now: Instant, channel: &Channel, sent: &Sent) -> Duration {
     age.saturating_sub(channel.path().rtt() * 2)
 }
 
-/// In which a channel brings something that brings nothing now.
+/// Longest time that a channel is expected to need, also one that brings nothing now.
 const NEVER: Duration = Duration::from_secs(60);
 /// A smaller gain is not worth a duplicate.
 const MIN_GAIN: Duration = Duration::from_millis(5);
