@@ -449,18 +449,9 @@ impl ServeArgs {
             config.packet_pool.clone_from(&self.packet_pool);
         }
         let limits = &mut config.limits;
-        for (flag, limit) in [
-            (
-                self.packet_flows_per_client,
-                &mut limits.packet_flows_per_client,
-            ),
-            (
-                self.packet_flows_per_second,
-                &mut limits.packet_flows_per_second,
-            ),
-        ] {
-            *limit = flag.unwrap_or(*limit);
-        }
+        let (at_once, rate) = (self.packet_flows_per_client, self.packet_flows_per_second);
+        limits.packet_flows_per_client = at_once.unwrap_or(limits.packet_flows_per_client);
+        limits.packet_flows_per_second = rate.unwrap_or(limits.packet_flows_per_second);
         config.meet |= self.meet;
         if !self.further_links.is_empty() {
             config.further_links.clone_from(&self.further_links);

@@ -38,14 +38,7 @@ pub async fn relay<N: ByteStream, F: ByteStream>(
     counters: &RelayCounters,
 ) -> RelayReport {
     // Who asked is this machine's own.
-    relay_within(
-        &Budget::new(ByteCount::new(u64::MAX)),
-        near,
-        far,
-        options,
-        counters,
-    )
-    .await
+    relay_within(&Budget::unbounded(), near, far, options, counters).await
 }
 
 /// As [`relay`]; what could not be written is charged to `account`. Where that has nothing left,
@@ -60,8 +53,8 @@ pub async fn relay_within<N: ByteStream, F: ByteStream>(
     let mut relay = Relay {
         near: near.stream,
         far: far.stream,
-        up: Direction::new(near.early, account.empty()),
-        down: Direction::new(far.early, account.empty()),
+        up: Direction::new(near.early, account.empty_charge()),
+        down: Direction::new(far.early, account.empty_charge()),
         failure: None,
         watch: Watch::new(false),
         finished: false,

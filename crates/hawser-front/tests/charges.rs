@@ -54,7 +54,7 @@ fn streams_of_every_kind_take_no_more_than_they_are_charged() {
         ("reasons", Purpose::Reasons(None).opening(), vec![]),
         ("hosts to be met", Purpose::BeMet.opening(), vec![]),
         (
-            "callers of nobody",
+            "calls to hosts that are not there",
             Purpose::Meet([9; 32]).opening(),
             vec![],
         ),

@@ -72,11 +72,11 @@ impl Scene {
             Place::Silent => (StreamKind::ConnectV4, self.silent),
             Place::Source => (StreamKind::ConnectV4, self.source),
             Place::Closed => (StreamKind::ConnectV4, self.closed.address),
-            Place::LocalRoute => return destination(self.local_route()),
+            Place::LocalRoute => (StreamKind::ConnectV4, self.local_route()),
             Place::EmptyDatagrams => (StreamKind::DatagramsV4, self.empty_datagrams),
             Place::Datagrams => (StreamKind::DatagramsV4, self.datagrams),
         };
-        address_opening(kind, address.port())
+        address_opening(kind, address)
     }
 
     /// The metadata that open a stream of this kind. What can differ from stream to stream does.
@@ -85,12 +85,14 @@ impl Scene {
         out.put_u8(kind.number());
         match kind {
             StreamKind::ConnectV4 | StreamKind::ConnectV6 => {
-                return address_opening(kind, self.closed.address.port());
+                return address_opening(kind, loopback(kind, self.closed.address.port()));
             }
             StreamKind::DatagramsV4
             | StreamKind::DatagramsV6
             | StreamKind::CallV4
-            | StreamKind::CallV6 => return address_opening(kind, self.quiet_port()),
+            | StreamKind::CallV6 => {
+                return address_opening(kind, loopback(kind, self.quiet_port()));
+            }
             StreamKind::ConnectName | StreamKind::DatagramsName | StreamKind::CallName => {
                 // A name of this machine's, which no name server is asked for.
                 return name_opening(kind, self.quiet_port(), "localhost");
@@ -119,29 +121,26 @@ impl Scene {
     }
 }
 
-/// A stream to an IPv4 address.
-fn destination(address: SocketAddr) -> BytesMut {
+/// A stream of this kind to an address.
+fn address_opening(kind: StreamKind, to: SocketAddr) -> BytesMut {
     let mut out = BytesMut::new();
-    out.put_u8(StreamKind::ConnectV4.number());
-    out.put_u16(address.port());
-    if let IpAddr::V4(ip) = address.ip() {
-        out.put_slice(&ip.octets());
+    out.put_u8(kind.number());
+    out.put_u16(to.port());
+    match to.ip() {
+        IpAddr::V4(ip) => out.put_slice(&ip.octets()),
+        IpAddr::V6(ip) => out.put_slice(&ip.octets()),
     }
     out
 }
 
-/// A stream to a port of this machine's, by its loopback address.
-fn address_opening(kind: StreamKind, port: u16) -> BytesMut {
-    let mut out = BytesMut::new();
-    out.put_u8(kind.number());
-    out.put_u16(port);
+/// A port of this machine's, by its loopback address of the family that streams of a kind name.
+fn loopback(kind: StreamKind, port: u16) -> SocketAddr {
     match kind {
         StreamKind::ConnectV6 | StreamKind::DatagramsV6 | StreamKind::CallV6 => {
-            out.put_slice(&Ipv6Addr::LOCALHOST.octets());
+            (Ipv6Addr::LOCALHOST, port).into()
         }
-        _ => out.put_slice(&Ipv4Addr::LOCALHOST.octets()),
+        _ => (Ipv4Addr::LOCALHOST, port).into(),
     }
-    out
 }
 
 fn name_opening(kind: StreamKind, port: u16, host: &str) -> BytesMut {

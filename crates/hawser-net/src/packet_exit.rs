@@ -147,12 +147,26 @@ fn tracked(setting: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Returns how many connections one client may have this machine begin in a second: the kernel
-/// keeps each for two minutes after its end, and one client has an eighth of its table at most.
-/// `None` where it tracks none.
-pub fn connects_in_a_second() -> Option<u32> {
-    let most = u32::try_from(tracked(MOST_TRACKED)? / 8).unwrap_or(u32::MAX);
-    Some((most / KEPT_AFTER_END).max(1))
+/// Connections that one client may have this machine begin: the kernel keeps each for two minutes
+/// after its end, and one client has an eighth of its table at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectLimits {
+    /// At once, after a pause.
+    pub at_once: u32,
+    /// In a second, in the long run.
+    pub per_second: u32,
+}
+
+impl ConnectLimits {
+    /// The limits by the kernel's settings of this moment; `None` where it tracks no connections.
+    pub fn of_kernel() -> Option<Self> {
+        let at_once = u32::try_from(tracked(MOST_TRACKED)? / 8).unwrap_or(u32::MAX);
+        let per_second = (at_once / KEPT_AFTER_END).max(1);
+        Some(Self {
+            at_once,
+            per_second,
+        })
+    }
 }
 
 /// Returns for how long the kernel may know a connection that is idle, by its settings of this

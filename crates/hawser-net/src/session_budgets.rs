@@ -20,7 +20,7 @@ impl SessionBudgets {
     pub(crate) fn of_client(reading: ByteCount) -> Self {
         Self {
             reading: Budget::new(reading),
-            account: Budget::new(ByteCount::new(u64::MAX)),
+            account: Budget::unbounded(),
         }
     }
 }

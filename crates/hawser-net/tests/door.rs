@@ -10,9 +10,7 @@ use common::{Kind, Pair, PairOptions, Way, echo_checked, in_time, until};
 use hawser_net::clock;
 use hawser_net::gateway::AcceptLimits;
 use hawser_net::identity::Identity;
-use hawser_net::invite::Invite;
 use hawser_net::tls::{TlsError, client_handshake, is_tls_record};
-use hawser_net::unix_time::UnixTime;
 use hawser_session::seal::{Aead, Direction, SessionKeys};
 use hawser_types::{ChannelId, SessionId};
 use hawser_wire::{ChannelRole, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame};
@@ -286,14 +284,18 @@ async fn begun_by(pair: &Pair, from: &str) -> TcpStream {
     stream
 }
 
+/// A gateway where a client may have two sessions.
+fn two_sessions() -> PairOptions {
+    PairOptions::limited(AcceptLimits {
+        sessions_per_client: 2,
+        ..AcceptLimits::default()
+    })
+}
+
 #[tokio::test]
 async fn one_client_can_have_so_many_sessions_only() {
     in_time(async {
-        let limits = AcceptLimits {
-            sessions_per_client: 2,
-            ..AcceptLimits::default()
-        };
-        let pair = Pair::new(PairOptions::limited(limits)).await;
+        let pair = Pair::new(two_sessions()).await;
         pair.serve_echo();
         let identity = Identity::generate().unwrap();
         pair.door.peers.lock().unwrap().insert(identity.public());
@@ -324,16 +326,9 @@ async fn one_client_can_have_so_many_sessions_only() {
 #[tokio::test]
 async fn sessions_that_began_with_an_invite_count_among_those_of_its_client() {
     in_time(async {
-        let limits = AcceptLimits {
-            sessions_per_client: 2,
-            ..AcceptLimits::default()
-        };
-        let pair = Pair::new(PairOptions::limited(limits)).await;
+        let pair = Pair::new(two_sessions()).await;
         pair.serve_echo();
-        let expires = UnixTime::now() + Duration::from_secs(3600);
-        let invite = Invite::generate(pair.key, pair.addresses(), expires).unwrap();
-        let key = invite.enrolment_identity().public();
-        pair.door.invites.lock().unwrap().insert(key, None);
+        let invite = pair.invite();
         let identity = Identity::generate().unwrap();
         let start = || pair.start(pair.config(identity.clone(), Some(invite.clone())));
         let (first, second) = (start(), start());

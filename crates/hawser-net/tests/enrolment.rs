@@ -7,8 +7,6 @@ use std::time::Duration;
 use common::{Pair, PairOptions, echo_checked, in_time, until};
 use hawser_net::client::OpenStreamError;
 use hawser_net::identity::Identity;
-use hawser_net::invite::Invite;
-use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
 
 /// One link and one kind of channel, so that everything goes over the one connection.
@@ -22,15 +20,6 @@ fn narrow() -> PairOptions {
     }
 }
 
-/// An invite that the gateway knows.
-fn invite(pair: &Pair) -> Invite {
-    let expires = UnixTime::now() + Duration::from_secs(3600);
-    let invite = Invite::generate(pair.key, pair.addresses(), expires).unwrap();
-    let key = invite.enrolment_identity().public();
-    pair.door.invites.lock().unwrap().insert(key, None);
-    invite
-}
-
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -39,7 +28,7 @@ async fn a_client_enrols_and_can_use_the_session_at_once() {
         let pair = Pair::new(PairOptions::default()).await;
         pair.serve_echo();
         let identity = Identity::generate().unwrap();
-        let client = pair.start(pair.config(identity.clone(), Some(invite(&pair))));
+        let client = pair.start(pair.config(identity.clone(), Some(pair.invite())));
         echo_checked(&client, 1, 100_000).await;
         client.enrolled(PATIENCE).await.unwrap();
         pair.until("it is counted", |c| c.enrolments == 1).await;
@@ -61,7 +50,7 @@ async fn an_enrolment_whose_answer_was_lost_is_repeated_and_does_no_harm() {
         pair.serve_echo();
         pair.forwarders[0].set_mute(true);
         let identity = Identity::generate().unwrap();
-        let client = pair.start(pair.config(identity.clone(), Some(invite(&pair))));
+        let client = pair.start(pair.config(identity.clone(), Some(pair.invite())));
         pair.until("the gateway has kept the key", |c| c.enrolments == 1)
             .await;
         assert!(client.enrolled(Duration::ZERO).await.is_err());
@@ -86,7 +75,7 @@ async fn a_client_whose_invite_expired_after_it_was_enrolled_comes_back_by_its_k
         let pair = Pair::new(narrow()).await;
         pair.serve_echo();
         let identity = Identity::generate().unwrap();
-        let client = pair.start(pair.config(identity, Some(invite(&pair))));
+        let client = pair.start(pair.config(identity, Some(pair.invite())));
         client.enrolled(PATIENCE).await.unwrap();
         pair.door.invites.lock().unwrap().clear();
         pair.forwarders[0].go_down();
@@ -107,7 +96,7 @@ async fn an_invite_that_another_client_used_enrols_nobody_else() {
     in_time(async {
         let pair = Pair::new(narrow()).await;
         pair.serve_echo();
-        let invite = invite(&pair);
+        let invite = pair.invite();
         let first = Identity::generate().unwrap();
         let client = pair.start(pair.config(first.clone(), Some(invite.clone())));
         client.enrolled(PATIENCE).await.unwrap();
@@ -127,7 +116,7 @@ async fn an_invite_that_another_client_used_enrols_nobody_else() {
 async fn an_invite_that_the_gateway_does_not_know_is_a_failed_handshake() {
     in_time(async {
         let pair = Pair::new(narrow()).await;
-        let invite = invite(&pair);
+        let invite = pair.invite();
         pair.door.invites.lock().unwrap().clear();
         let client = pair.start(pair.config(Identity::generate().unwrap(), Some(invite)));
         let refused = client.enrolled(PATIENCE).await;

@@ -30,6 +30,12 @@ pub fn telling_span(
     }
 }
 
+/// Returns the rate to compare a path with: what another one is known to carry, or what it brought
+/// in a span while that is not known.
+pub fn rate_beside(known: Option<Rate>, came: Option<ByteCount>, span: Duration) -> Rate {
+    known.unwrap_or_else(|| Rate::over(came.unwrap_or_default(), span))
+}
+
 /// Tells whether a path that brought so much in a span is not worth waiting for.
 pub fn is_crawl(came: ByteCount, span: Duration, best: Rate) -> bool {
     came.as_u64() < (best * span).as_u64() / LEAST_SHARE
@@ -66,6 +72,8 @@ pub fn pause_after_trial(bytes: ByteCount, best: Rate) -> Duration {
 pub const LEAST_SHARE: u64 = 64;
 /// A path that brings less than one part in so many is far below another.
 pub const FAR_BELOW: u64 = 4;
+/// A rate that was measured on less is that of the queue's empty beginning.
+pub const MEASURED_AFTER: u64 = 32 * 1024;
 /// Two segments: one more or less would be chance.
 pub const FEW_BYTES: u64 = 2 * 1448;
 /// Three packets. A path that was given little brings little.

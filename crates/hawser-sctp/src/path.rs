@@ -36,7 +36,7 @@ use large_packets::LargePackets;
 use packet_size::PacketSize;
 pub(crate) use probing::HeartbeatToSend;
 pub(crate) use rtt::{RttEstimator, failure_delay};
-use standing::Standing;
+use standing::PathStanding;
 pub(crate) use table::Paths;
 use validation::Validation;
 use way_back::WayBack;
@@ -69,7 +69,7 @@ pub(crate) struct Path {
     large_packets: LargePackets,
     delivery: DeliveryRate,
     silence: Silence,
-    standing: Standing,
+    standing: PathStanding,
     /// The path was suspect at the last [`Paths::handle_timeout`].
     was_suspect: bool,
     /// Time of the last answer; before the first, the time when the path was added.
@@ -154,7 +154,7 @@ impl Path {
             overhead: overhead(config.framing),
             delivery: DeliveryRate::default(),
             silence: Silence::default(),
-            standing: Standing::default(),
+            standing: PathStanding::default(),
             was_suspect: false,
             heard_at: now,
             arrived_at: now,

@@ -24,7 +24,7 @@ use crate::stream::{ArrivedDatagrams, Taken, datagram_cost};
 use crate::transports::carries;
 
 /// Datagrams that wait to be sent, and the turns of links.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     waiting: VecDeque<Waiting>,
     /// The same, of those that are to keep their order.
@@ -78,14 +78,8 @@ impl Datagrams {
     /// Queues of a session that has `share` bytes for what comes.
     pub(crate) fn new(share: ByteCount) -> Self {
         Self {
-            waiting: VecDeque::new(),
-            in_order: VecDeque::new(),
-            waiting_cost: 0,
-            turns: BTreeMap::new(),
-            latest: None,
-            lanes: Vec::new(),
-            held: 0,
             most_held: most_held(share),
+            ..Self::default()
         }
     }
 

@@ -45,6 +45,11 @@ impl Budget {
         Self::with(most, None)
     }
 
+    /// A budget without a bound, which only counts.
+    pub fn unbounded() -> Self {
+        Self::new(ByteCount::new(u64::MAX))
+    }
+
     /// A budget that is part of this one: what is taken from it is taken from both.
     pub fn part(&self, most: ByteCount) -> Self {
         Self::with(most, Some(self.clone()))
@@ -76,7 +81,7 @@ impl Budget {
         self.held() > self.most() && whole.is_none_or(Self::is_over)
     }
 
-    /// What may be taken beside what others than a charge of so many bytes hold.
+    /// The most that a charge of `bytes` may become while all other charges stay as they are.
     fn room(&self, bytes: u64) -> u64 {
         let others = self.held().as_u64().saturating_sub(bytes);
         let own = self.ledger.most.saturating_sub(others);
@@ -94,13 +99,13 @@ impl Budget {
     /// # Errors
     /// When this budget, or the one that it is part of, has less left.
     pub fn charge(&self, bytes: ByteCount) -> Result<Charge, OverBudget> {
-        let mut charge = self.empty();
+        let mut charge = self.empty_charge();
         charge.grow_to(bytes)?;
         Ok(charge)
     }
 
     /// A charge of nothing, which can grow.
-    pub fn empty(&self) -> Charge {
+    pub fn empty_charge(&self) -> Charge {
         Charge {
             budget: self.clone(),
             bytes: 0,
@@ -109,7 +114,7 @@ impl Budget {
 
     /// Takes bytes whatever is left: for what something else bounds.
     pub fn noted(&self, bytes: ByteCount) -> Charge {
-        let mut charge = self.empty();
+        let mut charge = self.empty_charge();
         charge.note(bytes);
         charge
     }
@@ -221,13 +226,13 @@ mod tests {
     fn what_is_noted_counts_beyond_the_bound_and_leaves_no_room() {
         let whole = Budget::new(bytes(1000));
         let part = whole.part(bytes(1000));
-        let (mut one, mut other) = (part.empty(), part.empty());
+        let (mut one, mut other) = (part.empty_charge(), part.empty_charge());
         one.note(bytes(900));
         other.note(bytes(600));
         assert_eq!(whole.held(), bytes(1500));
         one.note(bytes(300));
         assert_eq!((one.room(), other.room()), (bytes(400), bytes(700)));
-        let mut third = part.empty();
+        let mut third = part.empty_charge();
         third.note(bytes(200));
         assert_eq!(third.room(), bytes(100));
         drop((other, third));

@@ -75,11 +75,11 @@ pub(crate) enum Removed {
 }
 
 fn removed(text: &str) -> Result<Removed, String> {
-    match text.contains('@') {
-        true => text.parse().map(Removed::Name),
-        false => return key(text).map(Removed::Key),
+    if !text.contains('@') {
+        return key(text).map(Removed::Key);
     }
-    .map_err(|error: <HostNameAt as std::str::FromStr>::Err| error.to_string())
+    let name: Result<HostNameAt, _> = text.parse();
+    name.map(Removed::Name).map_err(|error| error.to_string())
 }
 
 /// What says which key a host has.

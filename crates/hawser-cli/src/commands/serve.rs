@@ -10,7 +10,7 @@ use hawser_front::gateway::{
     Cidr, ClientLimits, ClientStreams, DestinationPolicy, Gateway as Relay, GatewayConfig,
     MeetingPlace,
 };
-use hawser_net::packet_exit::connects_in_a_second;
+use hawser_net::packet_exit::ConnectLimits;
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::ServeArgs;
@@ -91,27 +91,23 @@ async fn policy(config: &ServeConfig, allowed: &[IpNet]) -> anyhow::Result<Desti
 
 /// Returns the relay that connects to destinations.
 fn relay(config: &ServeConfig, policy: DestinationPolicy) -> Relay<impl Connect> {
-    let default = ClientLimits::default();
-    let asked = config.limits.connects_per_second;
-    let connects_per_second = match config.packet_exit {
-        PacketExit::Off => asked,
-        // Then the kernel tracks this machine's own connections as well.
-        _ => connects_in_a_second().map_or(asked, |most| most.min(asked)),
-    };
-    if connects_per_second < asked {
-        tracing::info!(
-            connects_per_second,
-            "limiting each client's connects further, by net.netfilter.nf_conntrack_max"
-        );
-    }
-    let limits = ClientLimits {
-        connects_per_second,
-        connect_burst: default
-            .connect_burst
-            .min(connects_per_second.saturating_mul(120)),
+    let mut limits = ClientLimits {
+        connects_per_second: config.limits.connects_per_second,
         all_streams: streams_within(getrlimit(Resource::Nofile).current),
-        ..default
+        ..ClientLimits::default()
     };
+    // To translate addresses the kernel tracks connections, those of this machine as well.
+    let is_tracked = config.packet_exit != PacketExit::Off;
+    if let Some(most) = ConnectLimits::of_kernel().filter(|_| is_tracked) {
+        limits.connect_burst = limits.connect_burst.min(most.at_once);
+        if most.per_second < limits.connects_per_second {
+            limits.connects_per_second = most.per_second;
+            tracing::info!(
+                per_second = most.per_second,
+                "limiting each client's connects further, by net.netfilter.nf_conntrack_max"
+            );
+        }
+    }
     let config = GatewayConfig {
         limits,
         ..GatewayConfig::default()

@@ -76,7 +76,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
             stream: bonded,
             socket,
             early: BytesMut::new(),
-            charge: permit.account().empty(),
+            charge: permit.account().empty_charge(),
             down_first: false,
         };
         if let Err(code) = flow

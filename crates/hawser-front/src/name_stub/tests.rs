@@ -175,8 +175,8 @@ async fn what_is_no_question_goes_to_the_server_as_it_is() {
     }
 }
 
-/// A name server that answers each question with these addresses.
-async fn server_of(addresses: &'static [[u8; 4]]) -> SocketAddr {
+/// A name server whose answers are its questions with what `add` does to them.
+async fn answering(add: impl Fn(&mut Vec<u8>) + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let server = socket.local_addr().unwrap();
     tokio::spawn(async move {
@@ -184,15 +184,23 @@ async fn server_of(addresses: &'static [[u8; 4]]) -> SocketAddr {
         while let Ok((size, from)) = socket.recv_from(&mut bytes).await {
             let mut answer = bytes[..size].to_vec();
             answer[2] |= 0x80;
-            answer[7] = addresses.len() as u8;
-            for address in addresses {
-                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-                answer.extend(address);
-            }
+            add(&mut answer);
             socket.send_to(&answer, from).await.unwrap();
         }
     });
     server
+}
+
+/// A name server that answers each question with these addresses.
+async fn server_of(addresses: &'static [[u8; 4]]) -> SocketAddr {
+    let add = move |answer: &mut Vec<u8>| {
+        answer[7] = addresses.len() as u8;
+        for address in addresses {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+            answer.extend(address);
+        }
+    };
+    answering(add).await
 }
 
 /// What `server_of` answers by these addresses to a question, by code and number of records.
@@ -244,25 +252,18 @@ async fn a_name_that_is_blocked_by_an_unspecified_address_has_no_records() {
 /// A name server that answers each question with this code and flags, and a record for HTTPS with
 /// these addresses as hints.
 async fn server_of_hints(flags: [u8; 2], hints: &'static [u8]) -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let server = socket.local_addr().unwrap();
-    tokio::spawn(async move {
-        let mut bytes = [0; 512];
-        while let Ok((size, from)) = socket.recv_from(&mut bytes).await {
-            let mut answer = bytes[..size].to_vec();
-            answer[2] |= 0x80 | flags[0];
-            answer[3] |= flags[1];
-            if flags == [0, 0] {
-                answer[7] = 1;
-                let length = 7 + hints.len() as u8;
-                answer.extend([0xc0, 12, 0, 65, 0, 1, 0, 0, 0, 60, 0, length]);
-                answer.extend([0, 1, 0, 0, 4, 0, hints.len() as u8]);
-                answer.extend(hints);
-            }
-            socket.send_to(&answer, from).await.unwrap();
+    let add = move |answer: &mut Vec<u8>| {
+        answer[2] |= flags[0];
+        answer[3] |= flags[1];
+        if flags == [0, 0] {
+            answer[7] = 1;
+            let length = 7 + hints.len() as u8;
+            answer.extend([0xc0, 12, 0, 65, 0, 1, 0, 0, 0, 60, 0, length]);
+            answer.extend([0, 1, 0, 0, 4, 0, hints.len() as u8]);
+            answer.extend(hints);
         }
-    });
-    server
+    };
+    answering(add).await
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ impl Reader {
     pub(super) fn new(records: RecordReader, memory: &Budget) -> Self {
         Self {
             records,
-            held: memory.empty(),
+            held: memory.empty_charge(),
             size: MIN_READ,
         }
     }

@@ -23,7 +23,6 @@ use super::shared::{Ends, Entry, Shared};
 use super::{memory, session};
 use crate::bind::{self, SocketOptions};
 use crate::driver::{Driver, NewChannel};
-use crate::identity::PublicKey;
 use crate::tls::{Handshake, TlsError};
 
 /// Accepts connections for as long as the gateway lives.
@@ -203,12 +202,12 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
             return;
         }
         if !shared.make_room(&mut sessions, &peer, remote.ip()) {
-            return tell_of_limit(shared, peer, "too many sessions");
+            return shared.tell_of_limit(peer, "too many sessions");
         }
         let budgets = shared.budgets(&peer, remote.ip());
         let charge = match budgets.account.charge(memory::SESSION_CHARGE) {
             Ok(charge) => charge,
-            Err(_) => return tell_of_limit(shared, peer, "no memory for a session"),
+            Err(_) => return shared.tell_of_limit(peer, "no memory for a session"),
         };
         let driver = Driver::start(
             Side::Gateway,
@@ -239,18 +238,6 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     };
     driver.add_channel(spec, new);
     shared.begun.send_modify(|begun| *begun += 1);
-}
-
-/// Counts a session that is refused for a limit. Logs the 1st, 2nd, 4th, 8th … as a warning: a
-/// stranger can cause any number.
-pub(super) fn tell_of_limit(shared: &Shared, peer: PublicKey, problem: &str) {
-    shared.count(|counters| counters.limited += 1);
-    let count = shared.refused_sessions.fetch_add(1, Ordering::Relaxed) + 1;
-    if count.is_power_of_two() {
-        tracing::warn!(%peer, count, problem, "a session is refused");
-    } else {
-        tracing::debug!(%peer, count, problem, "a session is refused");
-    }
 }
 
 /// Waits for what a connection that joins begins with, and goes on with it here or, where its

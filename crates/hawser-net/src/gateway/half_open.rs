@@ -59,7 +59,7 @@ impl HalfOpen {
     pub(crate) fn new(limits: AcceptLimits) -> Self {
         Self {
             limits,
-            account: Budget::new(ByteCount::new(u64::MAX)),
+            account: Budget::unbounded(),
             places: Arc::default(),
         }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use hawser_wire::Enrolment;
 
-use super::admit::tell_of_limit;
 use super::shared::{Ends, HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
 use super::{associate, further, going};
 use crate::driver::{CLOSE_REFUSED, Driver};
@@ -34,7 +33,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, e
             }
         }
         Some(peer) => {
-            tell_of_limit(&shared, peer, "too many sessions");
+            shared.tell_of_limit(peer, "too many sessions");
             driver.abort();
         }
         None => {

@@ -339,6 +339,18 @@ impl Shared {
     pub(super) fn count(&self, count: impl FnOnce(&mut GatewayCounters)) {
         count(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
     }
+
+    /// Counts a session that is refused for a limit. Logs the 1st, 2nd, 4th, 8th … as a warning: a
+    /// stranger can cause any number.
+    pub(super) fn tell_of_limit(&self, peer: PublicKey, problem: &str) {
+        self.count(|counters| counters.limited += 1);
+        let count = self.refused_sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            tracing::warn!(%peer, count, problem, "a session is refused");
+        } else {
+            tracing::debug!(%peer, count, problem, "a session is refused");
+        }
+    }
 }
 
 /// A round trip of the slowest links, and a retransmission.

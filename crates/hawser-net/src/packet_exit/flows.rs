@@ -23,7 +23,7 @@ pub struct FlowLimits {
 pub(super) struct FlowRules {
     table: String,
     limits: FlowLimits,
-    ways: &'static [Way],
+    directions: &'static [FlowDirection],
     /// The kernel lets a table say for how long connections are known.
     has_time_outs: bool,
     /// Flows of all clients together.
@@ -36,16 +36,16 @@ pub(super) struct FlowRules {
 
 /// Who begins a flow.
 #[derive(Debug)]
-struct Way {
+struct FlowDirection {
     /// Begins the names of maps, sets and chains.
     name: &'static str,
     /// Where a client's address is in the first packet.
     field: &'static str,
     /// Which end of forwarding its device is.
     device: &'static str,
-    /// What happens to flows of addresses that no client has yet. A client sends by its address
-    /// the moment before the kernel knows that it is its own; what others send there is only late.
-    unknown: &'static str,
+    /// Some flows of addresses pass that no client has yet. A client sends by its address the
+    /// moment before the kernel knows that it is its own; what others send there is only late.
+    admits_unknown: bool,
 }
 
 impl FlowRules {
@@ -58,11 +58,15 @@ impl FlowRules {
         limits: FlowLimits,
         room: Option<u64>,
     ) -> Self {
-        let ways = if are_reached { &WAYS[..] } else { &WAYS[..1] };
+        let directions = if are_reached {
+            &DIRECTIONS[..]
+        } else {
+            &DIRECTIONS[..1]
+        };
         Self {
             table: table.to_owned(),
             limits,
-            ways,
+            directions,
             has_time_outs: true,
             most: room.map(|room| u32::try_from(room / 4 * 3).unwrap_or(u32::MAX)),
             given: BTreeMap::new(),
@@ -101,13 +105,8 @@ impl FlowRules {
                 "meta nfproto {version} meta l4proto tcp ct timeout set \"tcp_{family}\"; "
             );
         }
-        for Way {
-            name,
-            field,
-            unknown,
-            ..
-        } in self.ways
-        {
+        for direction in self.directions {
+            let FlowDirection { name, field, .. } = direction;
             let mut chain = timing.clone();
             for (family, version) in FAMILIES {
                 // Whole networks are few: to change a map of intervals, all of it is read.
@@ -120,7 +119,15 @@ impl FlowRules {
                     let _ = write!(chain, "{family} {field} vmap @{map}; ");
                 }
             }
-            chain.push_str(unknown);
+            if direction.admits_unknown {
+                let _ = write!(
+                    chain,
+                    "add @{UNKNOWN} {{ ct id & {} ct count over {BUCKET} }} \
+                     counter name {REFUSED} ",
+                    BUCKETS_UNKNOWN - 1
+                );
+            }
+            chain.push_str("drop; ");
             let _ = write!(text, "chain {name} {{ {chain}}}; ");
         }
         text
@@ -129,11 +136,11 @@ impl FlowRules {
     /// Rules for what is forwarded from and to `device`: the first packet of each flow is judged.
     pub(super) fn passing(&self, device: &str) -> String {
         let mut text = String::new();
-        for way in self.ways {
+        for direction in self.directions {
             let _ = write!(
                 text,
                 "{} \"{device}\" ct state new ct status & confirmed == 0 jump {}; ",
-                way.device, way.name
+                direction.device, direction.name
             );
         }
         text
@@ -141,7 +148,7 @@ impl FlowRules {
 
     /// The same for what clients send to this machine itself.
     pub(super) fn arriving(&self) -> String {
-        let name = self.ways[0].name;
+        let name = self.directions[0].name;
         format!("ct state new ct status & confirmed == 0 jump {name}; ")
     }
 
@@ -154,7 +161,10 @@ impl FlowRules {
             .iter()
             .filter(|(net, key)| owned.get(*net) != Some(*key))
         {
-            let maps = self.ways.iter().map(|way| self.map(way, net));
+            let maps = self
+                .directions
+                .iter()
+                .map(|direction| self.map(direction, net));
             commands.extend(maps.map(|map| format!("delete {map} {{ {} }}", element(net))));
         }
         for (net, key) in owned
@@ -162,12 +172,12 @@ impl FlowRules {
             .filter(|(net, key)| before.get(*net) != Some(*key))
         {
             let is_new = self.known.insert(*key);
-            for way in self.ways {
-                let chain = format!("{}_{}", way.name, hex(key));
+            for direction in self.directions {
+                let chain = format!("{}_{}", direction.name, hex(key));
                 if is_new {
                     commands.push(self.chain(&chain));
                 }
-                let (map, element) = (self.map(way, net), element(net));
+                let (map, element) = (self.map(direction, net), element(net));
                 commands.push(format!("add {map} {{ {element} : goto {chain} }}"));
             }
         }
@@ -176,9 +186,14 @@ impl FlowRules {
     }
 
     /// The map that a network is in, as commands name it.
-    fn map(&self, way: &Way, net: &IpNet) -> String {
+    fn map(&self, direction: &FlowDirection, net: &IpNet) -> String {
         let kind = if is_single(net) { "" } else { NETWORKS };
-        format!("element inet {} {}_{}{kind}", self.table, way.name, ip(net))
+        format!(
+            "element inet {} {}_{}{kind}",
+            self.table,
+            direction.name,
+            ip(net)
+        )
     }
 
     /// A client's own chain, and the set with its counts. What begins too fast is dropped, so that
@@ -280,18 +295,18 @@ const ANSWERED: &str = "limit rate 20/second burst 20 packets";
 /// Counts flows of addresses that no client has yet.
 const UNKNOWN: &str = "unknown";
 const BUCKETS_UNKNOWN: u32 = 8;
-const WAYS: [Way; 2] = [
-    Way {
+const DIRECTIONS: [FlowDirection; 2] = [
+    FlowDirection {
         name: "from",
         field: "saddr",
         device: "iifname",
-        unknown: "add @unknown { ct id & 7 ct count over 128 } counter name refused_flows drop; ",
+        admits_unknown: true,
     },
-    Way {
+    FlowDirection {
         name: "to",
         field: "daddr",
         device: "oifname",
-        unknown: "drop; ",
+        admits_unknown: false,
     },
 ];
 /// Flows that a list has at most, unless there are as many lists as there may be.

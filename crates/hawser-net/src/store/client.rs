@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
-use super::error::{StoreError, VERSION};
+use super::error::{StoreError, Version};
 use super::json_file::{JsonFile, Stored};
 use super::later_fields::LaterFields;
 use super::state_file::StateFile;
@@ -154,10 +154,10 @@ impl ClientStore {
 }
 
 /// The gateways in the order of enrolment: the clock may have been set back in between.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 struct State {
-    version: u64,
+    version: Version,
     gateways: Vec<EnrolledGateway>,
     #[serde(flatten)]
     later: LaterFields,
@@ -167,16 +167,6 @@ impl Stored for State {
     fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
         let gateways = self.gateways.iter().map(|gateway| &gateway.later);
         std::iter::once(&self.later).chain(gateways)
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            gateways: Vec::new(),
-            later: LaterFields::default(),
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::state_file::StateFile;
 use crate::identity::{FileError, PublicKey};
 
@@ -89,5 +91,17 @@ fn without(path: &Path) -> &'static str {
 
 /// Version of the files.
 pub(super) const VERSION: u64 = 1;
+
+/// The version that a file was written with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Version(u64);
+
+impl Default for Version {
+    fn default() -> Self {
+        Self(VERSION)
+    }
+}
+
 /// Characters in a peer's name.
 pub(super) const MAX_NAME: usize = 64;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
-use super::error::{MAX_NAME, StoreError, VERSION};
+use super::error::{MAX_NAME, StoreError, Version};
 use super::json_file::{JsonFile, Stored};
 use super::later_fields::LaterFields;
 use super::state_file::StateFile;
@@ -290,10 +290,10 @@ impl GatewayStore {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 struct State {
-    version: u64,
+    version: Version,
     peers: Vec<Peer>,
     invites: Vec<PendingInvite>,
     #[serde(flatten)]
@@ -315,17 +315,6 @@ impl Stored for State {
         let peers = self.peers.iter().map(|peer| &peer.later);
         let invites = self.invites.iter().map(|invite| &invite.later);
         std::iter::once(&self.later).chain(peers).chain(invites)
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            peers: Vec::new(),
-            invites: Vec::new(),
-            later: LaterFields::default(),
-        }
     }
 }
 

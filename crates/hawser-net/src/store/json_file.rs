@@ -31,7 +31,7 @@ pub(super) struct JsonFile<T> {
     cached: Mutex<Cached<T>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cached<T> {
     value: T,
     stamp: Option<Stamp>,
@@ -171,10 +171,7 @@ fn begin_anew<T: Default>(
     if file.when_damaged() != WhenDamaged::SetAside || is_refused {
         return Err(error);
     }
-    let begun = Cached {
-        value: T::default(),
-        stamp: None,
-    };
+    let begun = Cached::default();
     if matches!(&error, StoreError::File(error) if error.is_passing()) {
         // It is read again.
         tracing::warn!(%error, "going on without a file that can't be read");
@@ -200,10 +197,7 @@ fn load<T: Default + DeserializeOwned>(path: &Path) -> Result<Cached<T>, StoreEr
     let file = match files::open_private(path, 0o644) {
         Ok(file) => file,
         Err(e) if e.is_not_found() => {
-            return Ok(Cached {
-                value: T::default(),
-                stamp: None,
-            });
+            return Ok(Cached::default());
         }
         Err(e) => return Err(e.into()),
     };

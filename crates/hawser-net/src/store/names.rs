@@ -6,7 +6,7 @@ use hawser_types::{HostName, HostNameAt};
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
-use super::error::{StoreError, VERSION};
+use super::error::{StoreError, Version};
 use super::json_file::{JsonFile, Stored};
 use super::later_fields::LaterFields;
 use super::state_file::StateFile;
@@ -200,10 +200,10 @@ impl NameStore {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 struct State {
-    version: u64,
+    version: Version,
     /// How many entries were ever added.
     #[serde(default)]
     added: u64,
@@ -237,17 +237,6 @@ impl Stored for State {
     fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
         let names = self.names.iter().map(|peer| &peer.later);
         std::iter::once(&self.later).chain(names)
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            added: 0,
-            names: Vec::new(),
-            later: LaterFields::default(),
-        }
     }
 }
 

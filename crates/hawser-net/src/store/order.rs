@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
-use super::error::{StoreError, VERSION};
+use super::error::{StoreError, Version};
 use super::json_file::{JsonFile, Stored};
 use super::later_fields::LaterFields;
 use super::names::NamedPeer;
@@ -96,10 +96,10 @@ impl OrderStore {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 struct State {
-    version: u64,
+    version: Version,
     /// The latest session of this host.
     own_session: u64,
     newest: BTreeMap<PublicKey, Newest>,
@@ -111,17 +111,6 @@ impl Stored for State {
     fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
         let newest = self.newest.values().map(|newest| &newest.later);
         std::iter::once(&self.later).chain(newest)
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            own_session: 0,
-            newest: BTreeMap::new(),
-            later: LaterFields::default(),
-        }
     }
 }
 

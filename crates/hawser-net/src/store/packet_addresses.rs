@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
-use super::error::{StoreError, VERSION};
+use super::error::{StoreError, Version};
 use super::json_file::{JsonFile, Stored};
 use super::later_fields::LaterFields;
 use super::state_file::StateFile;
@@ -24,9 +24,9 @@ pub struct OwnAddresses {
     pub block: Option<u32>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 struct State {
-    version: u64,
+    version: Version,
     given: Vec<Given>,
     #[serde(flatten)]
     later: LaterFields,
@@ -47,16 +47,6 @@ impl Stored for State {
     fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
         let given = self.given.iter().map(|given| &given.later);
         std::iter::once(&self.later).chain(given)
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            given: Vec::new(),
-            later: LaterFields::default(),
-        }
     }
 }
 

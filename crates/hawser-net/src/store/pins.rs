@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::dir::StateDir;
-use super::error::{StoreError, VERSION};
+use super::error::{StoreError, Version};
 use super::json_file::{JsonFile, Stored};
 use super::later_fields::LaterFields;
 use super::secret;
@@ -58,10 +58,10 @@ pub struct Drawn {
     pub identity: Identity,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 struct State {
-    version: u64,
+    version: Version,
     servers: Vec<Server>,
     #[serde(flatten)]
     later: LaterFields,
@@ -86,16 +86,6 @@ impl Stored for State {
     fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
         let servers = self.servers.iter().map(|it| &it.later);
         std::iter::once(&self.later).chain(servers)
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            servers: Vec::new(),
-            later: LaterFields::default(),
-        }
     }
 }
 

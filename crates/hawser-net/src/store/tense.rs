@@ -20,13 +20,12 @@ impl Tense {
     /// Of something that counts until `until`, and for no longer than `longest`. Before the clock
     /// is set, everything counts that has not ended even so.
     pub(super) fn of(until: UnixTime, longest: Duration, now: UnixTime) -> Self {
-        let has_ended = now >= until;
-        match has_ended {
-            true if until.is_set() && now.since(until) > LONGEST_PAUSE => Self::Doubtful,
-            true => Self::Ended,
-            false if until <= now + longest || !now.is_set() => Self::Counts,
-            false => Self::Doubtful,
+        if now < until {
+            let counts = until <= now + longest || !now.is_set();
+            return if counts { Self::Counts } else { Self::Doubtful };
         }
+        let is_jump = until.is_set() && now.since(until) > LONGEST_PAUSE;
+        if is_jump { Self::Doubtful } else { Self::Ended }
     }
 }
 

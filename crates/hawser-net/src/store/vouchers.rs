@@ -6,7 +6,7 @@ use hawser_types::HostName;
 use serde::{Deserialize, Serialize};
 
 use super::dir::StateDir;
-use super::error::{StoreError, VERSION};
+use super::error::{StoreError, Version};
 use super::json_file::{JsonFile, Stored};
 use super::later_fields::LaterFields;
 use super::state_file::StateFile;
@@ -38,10 +38,10 @@ pub struct KeptVoucher {
     later: LaterFields,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 struct State {
-    version: u64,
+    version: Version,
     vouchers: BTreeMap<String, KeptVoucher>,
     #[serde(flatten)]
     later: LaterFields,
@@ -51,16 +51,6 @@ impl Stored for State {
     fn later_fields(&self) -> impl Iterator<Item = &LaterFields> {
         let vouchers = self.vouchers.values().map(|kept| &kept.later);
         std::iter::once(&self.later).chain(vouchers)
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            vouchers: BTreeMap::new(),
-            later: LaterFields::default(),
-        }
     }
 }
 

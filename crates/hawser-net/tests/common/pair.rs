@@ -13,6 +13,7 @@ use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::invite::Invite;
 use hawser_net::links::Link;
 use hawser_net::stream::BondStream;
+use hawser_net::unix_time::UnixTime;
 use hawser_session::SessionConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -103,6 +104,15 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) async fn new(options: PairOptions) -> Self {
         Self::with(options, Identity::generate().unwrap(), Arc::default()).await
+    }
+
+    /// An invite that the gateway knows.
+    pub(crate) fn invite(&self) -> Invite {
+        let expires = UnixTime::now() + Duration::from_secs(3600);
+        let invite = Invite::generate(self.key, self.addresses(), expires).unwrap();
+        let key = invite.enrolment_identity().public();
+        self.door.invites.lock().unwrap().insert(key, None);
+        invite
     }
 
     /// The same gateway anew, at addresses of its own: it has the key of the other one, and knows

@@ -1,17 +1,17 @@
 //! Paths that are as good as dead beside another one, and still answer.
 //!
 //! The rule is that of a session's channels, with the figures of [`hawser_path::crawling`]. Data
-//! in flight on such a path goes again over others, and it gets no more. Whether it is well again
-//! shows by pairs of heartbeats, which nobody waits for: a short one, and behind it one as large
-//! as a packet of data. The time between their answers is what the path takes for the large one,
-//! however long it is and whatever waits there.
+//! in flight on such a path goes again over others, and it gets no more. Pairs of heartbeats show
+//! whether it is well again: a short one, and behind it one as large as a packet of data. The time
+//! between their answers is what the path needs for the large one, whatever the path's length and
+//! whatever waits there.
 
 use std::time::Duration;
 
 use hawser_path::crawling;
 use hawser_types::{ByteCount, Instant, PathId, Rate};
 
-use super::standing::{Crawl, Second, Standing};
+use super::standing::{Crawl, PathStanding, Second};
 use super::{Path, PathState, Paths};
 use crate::LossRule;
 
@@ -61,7 +61,7 @@ impl Paths {
     fn begins_slowly(&self, now: Instant, path: &Path) -> bool {
         let span = crawling::span(Duration::ZERO);
         let compared = || self.comparison(now, path, span);
-        let is_new = path.flight.arrived() < MEASURED_AFTER && !path.standing.was_tried();
+        let is_new = !path.is_measured() && !path.standing.was_tried();
         is_new && compared().is_some_and(|(span, came, best)| crawling::is_crawl(came, span, best))
     }
 
@@ -93,11 +93,9 @@ impl Paths {
     /// late or is not measured, or what it is known to carry.
     fn best_beside(&self, now: Instant, path: &Path, span: Duration) -> Rate {
         let rates = self.beside(now, path).map(|other| {
-            let is_measured = other.flight.arrived() >= MEASURED_AFTER;
-            match is_measured && !other.is_late_by(now, span) {
-                true => other.delivery.rate(),
-                false => Rate::over(other.came_within(now, span).unwrap_or_default(), span),
-            }
+            let is_known = other.is_measured() && !other.is_late_by(now, span);
+            let known = is_known.then(|| other.delivery.rate());
+            crawling::rate_beside(known, other.came_within(now, span), span)
         });
         rates.max().unwrap_or(Rate::ZERO)
     }
@@ -131,11 +129,13 @@ impl Paths {
         let longest = crawling::longest_trial(ByteCount::from(size), Duration::ZERO, VARIES, best);
         if now.since(first) <= longest {
             tracing::debug!(path = %path.id, "the path is quick again");
-            self.paths[place].standing = Standing::well();
-        } else if let Some(crawl) = &mut self.paths[place].standing.crawl {
-            crawl.trial = None;
+            self.paths[place].standing = PathStanding::well();
+        } else {
             let pause = crawling::pause_after_trial(ByteCount::from(size), best);
-            crawl.next_trial = trial.asked + pause;
+            self.paths[place].standing.crawl = Some(Crawl {
+                next_trial: trial.asked + pause,
+                trial: None,
+            });
         }
         Some(id)
     }
@@ -144,6 +144,10 @@ impl Paths {
 impl Path {
     fn crawl_span(&self) -> Duration {
         crawling::span(self.rtt.min().unwrap_or_default())
+    }
+
+    fn is_measured(&self) -> bool {
+        self.flight.arrived().as_u64() >= crawling::MEASURED_AFTER
     }
 
     fn came_within(&self, now: Instant, span: Duration) -> Option<ByteCount> {
@@ -160,8 +164,6 @@ impl Path {
 
 /// Paths are judged once in so long: acknowledgements may come every few microseconds.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// A rate that was measured on less is that of the beginning.
-const MEASURED_AFTER: ByteCount = ByteCount::from_kib(32);
 /// The measured rate sinks while a path stands still, and would excuse that for ever longer.
 const LONGEST_ALONE: Duration = Duration::from_millis(800);
 /// What the time between two packets varies by.

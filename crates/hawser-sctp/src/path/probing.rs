@@ -8,6 +8,7 @@ use hawser_types::{Instant, PathId};
 use rand::Rng;
 
 use super::heartbeat::{HeartbeatInfo, plain_size};
+use super::standing::TRIAL_REPEATED_AFTER;
 use super::{Path, PathState, Paths, UNCONFIRMED_TRIES};
 use crate::{Route, Selection};
 
@@ -180,11 +181,11 @@ impl Path {
         let rto = self.rtt.rto_without_backoff();
         let doubled = rto.saturating_mul(1 << self.heartbeat.doublings());
         let longest = match self.state {
+            _ if self.standing.crawls() => TRIAL_REPEATED_AFTER,
             PathState::Active => interval / PROBES_PER_INTERVAL,
             // Such a path may be down for long.
             PathState::Unconfirmed | PathState::Inactive => interval,
         };
-        let longest = self.standing.longest_trial().unwrap_or(longest);
         let patience = doubled.min(longest.max(rto));
         let pause = match self.state {
             PathState::Unconfirmed => self.unconfirmed_pause(),

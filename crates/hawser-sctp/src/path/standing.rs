@@ -7,7 +7,7 @@ use hawser_types::Instant;
 
 /// How a path does beside the others.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct PathStanding {
     pub(super) progress: Progress,
     pub(super) crawl: Option<Crawl>,
     was_tried: bool,
@@ -35,7 +35,7 @@ pub(super) enum Second {
     Sent { nonce: u64, size: usize },
 }
 
-impl Standing {
+impl PathStanding {
     /// Of a path that has come through a trial.
     pub(super) fn well() -> Self {
         Self {
@@ -61,18 +61,13 @@ impl Standing {
     /// Notes that a short heartbeat leaves, which begins a trial if the path crawls.
     pub(super) fn on_first_sent(&mut self, now: Instant) {
         if let Some(crawl) = &mut self.crawl {
-            crawl.next_trial = now + REPEATED_AFTER;
+            crawl.next_trial = now + TRIAL_REPEATED_AFTER;
             crawl.trial = Some(Trial {
                 asked: now,
                 first_answered: None,
                 second: Second::Due,
             });
         }
-    }
-
-    /// Returns for how long a trial is waited for; `None` unless the path crawls.
-    pub(super) fn longest_trial(&self) -> Option<Duration> {
-        self.crawl.map(|_| REPEATED_AFTER)
     }
 
     pub(super) fn is_second_due(&self) -> bool {
@@ -97,4 +92,4 @@ impl Standing {
 }
 
 /// A trial of which nothing came is repeated after that.
-const REPEATED_AFTER: Duration = Duration::from_secs(1);
+pub(super) const TRIAL_REPEATED_AFTER: Duration = Duration::from_secs(1);

@@ -12,7 +12,6 @@ use hawser_path::crawling;
 use hawser_types::{ByteCount, ChannelId, Instant, Rate};
 use hawser_wire::ChannelRole;
 
-use super::silence::MEASURED_AFTER;
 use super::{ChannelIds, Channels};
 use crate::channel::{Channel, Route};
 
@@ -21,23 +20,18 @@ impl Channels {
     pub(crate) fn judges_crawling(&self, now: Instant, channel: &Channel) -> bool {
         let span = channel.crawl_span();
         let is_measured = channel.path().min_rtt().is_some();
-        if !is_measured || !self.is_late_with_much(now, channel, span) {
-            return false;
-        }
-        let Some((span, best)) = self.comparison(now, channel, span, crawling::LEAST_SHARE) else {
+        let compared = || self.comparison(now, channel, span, crawling::LEAST_SHARE);
+        let Some((span, came, best)) = is_measured.then(compared).flatten() else {
             return false;
         };
         // Without any answer it is silent, which is judged elsewhere.
         let heard = channel.path().silence().last_heard();
-        let answers = heard.is_some_and(|at| now.since(at) <= span);
-        if !channel.is_late_by(now, span) || !answers {
+        if heard.is_none_or(|at| now.since(at) > span) {
             return false;
         }
-        let route = channel.route();
-        let Some(came) = channel.came_within(now, span) else {
-            return false;
-        };
-        let beside = self.of_route(route).filter(|it| it.id() != channel.id());
+        let beside = self
+            .of_route(channel.route())
+            .filter(|it| it.id() != channel.id());
         let beside = beside.filter_map(|it| it.came_within(now, span));
         let came = came + beside.sum::<ByteCount>();
         crawling::is_crawl(came, span, best)
@@ -47,14 +41,7 @@ impl Channels {
     /// below what the channel brought before, or what another link would bring.
     pub(crate) fn slow_pace(&self, now: Instant, channel: &Channel) -> Option<Rate> {
         let span = channel.crawl_span() / 2;
-        if !self.is_late_with_much(now, channel, span) {
-            return None;
-        }
-        let (span, best) = self.comparison(now, channel, span, crawling::FAR_BELOW)?;
-        if !channel.is_late_by(now, span) {
-            return None;
-        }
-        let came = channel.came_within(now, span)?;
+        let (span, came, best) = self.comparison(now, channel, span, crawling::FAR_BELOW)?;
         crawling::slow_pace(came, span, channel.path().rate(), best)
     }
 
@@ -68,21 +55,24 @@ impl Channels {
         is_compared(channel) && channel.is_late_by(now, span) && much()
     }
 
-    /// Returns the rate of the best channel beside a link, and how long what comes of a channel
-    /// there has to be watched before it tells whether that is slower by a factor; `None` if it
-    /// would not tell.
+    /// Returns for a channel on which much is late: the span over which it shows whether it is
+    /// slower than the best other one by a factor, what came within it, and the other's rate.
     fn comparison(
         &self,
         now: Instant,
         channel: &Channel,
         span: Duration,
         factor: u64,
-    ) -> Option<(Duration, Rate)> {
+    ) -> Option<(Duration, ByteCount, Rate)> {
+        if !self.is_late_with_much(now, channel, span) {
+            return None;
+        }
         let best = self.best_rate_beside(now, channel.route(), span);
         let any_idle = || self.any_idle_beside(channel.route());
         let alone = || channel.time_for(crawling::FEW_BYTES * 2);
         let span = crawling::telling_span(best, span, factor, any_idle, alone)?;
-        Some((span, best))
+        let came = channel.came_within(now, span)?;
+        channel.is_late_by(now, span).then_some((span, came, best))
     }
 
     /// Returns the TCP channels of other links that may be used and are not suspect.
@@ -202,13 +192,11 @@ impl Channels {
     /// Returns the rate of the best channel beside a link: what it has brought within a span while
     /// it was late or is not measured, or what it is known to carry.
     fn best_rate_beside(&self, now: Instant, route: Route, span: Duration) -> Rate {
-        let came = |other: &Channel| other.came_within(now, span).unwrap_or_default();
         let rates = self.compared_beside(route).map(|other| {
-            let is_measured = other.outbound().arrived() >= MEASURED_AFTER;
-            match is_measured && !other.is_late_by(now, span) {
-                true => other.path().rate(),
-                false => Rate::over(came(other), span),
-            }
+            let is_measured = other.outbound().arrived() >= crawling::MEASURED_AFTER;
+            let is_known = is_measured && !other.is_late_by(now, span);
+            let known = is_known.then(|| other.path().rate());
+            crawling::rate_beside(known, other.came_within(now, span), span)
         });
         rates.max().unwrap_or(Rate::ZERO)
     }

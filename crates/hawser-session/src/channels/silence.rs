@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hawser_path::Expectation;
+use hawser_path::crawling::MEASURED_AFTER;
 use hawser_types::{ByteCount, ChannelId, Instant, Rate};
 
 use super::Channels;
@@ -207,8 +208,6 @@ impl Channels {
 
 /// Delay that a peer's queue may add.
 const PEERS_QUEUE: Duration = Duration::from_secs(1);
-/// A rate that was measured on less is that of the queue's empty beginning.
-pub(super) const MEASURED_AFTER: u64 = 32 * 1024;
 /// An analogue modem, or a mobile link at the end of its allowance.
 const SLOWEST_RATE: Rate = Rate::from_bytes_per_second(7_500);
 const PATIENCE_WITH_THE_LAST: u32 = 5;
