@@ -18,6 +18,7 @@ mod release;
 mod source;
 mod tests_run;
 mod toolchains;
+mod words;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ["layers"] => layers(),
         ["layers", "--circles"] => circles::print(&workspace_root()),
         ["lines"] => lines::check(&workspace_root()),
+        ["words"] => words::check(&workspace_root()),
         ["screenshots"] => screenshots(),
         ["api"] => api(false),
         ["dist", options @ ..] => dist::dist(&workspace_root(), options),
@@ -82,11 +84,12 @@ type Step = (&'static str, fn() -> Result<()>);
 
 /// Runs every check, also after one has failed, so that one run shows all there is to fix.
 fn check() -> Result<()> {
-    let steps: [Step; 7] = [
+    let steps: [Step; 8] = [
         ("fmt", fmt),
         ("bpf --check", || bpf::check(&workspace_root())),
         ("layers", layers),
         ("lines", || lines::check(&workspace_root())),
+        ("words", || words::check(&workspace_root())),
         ("clippy", clippy),
         ("doc", doc),
         ("test", || test(false)),
@@ -200,8 +203,8 @@ fn cost(is_release: bool) -> Result<()> {
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  check                 fmt, bpf --check, layers, lines, clippy, doc and test,
-                        installing nothing
+  check                 fmt, bpf --check, layers, lines, words, clippy, doc and
+                        test, installing nothing
   bpf [--check]         make the object of the kernel's programs from its source
                         (needs clang 14); check that the committed one is that
   fmt                   formatting
@@ -211,6 +214,7 @@ cargo xtask COMMAND
                         files of a crate that import each other in a circle
                         (--circles prints all of them with their lines)
   lines                 length of files, functions and lines; no mod.rs
+  words                 words that leave out whom or what a sentence speaks of
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped
   packages              only install what the tests need

@@ -23,9 +23,10 @@ pub(crate) fn check(root: &Path, has_packages: bool) -> Result<()> {
     report.add("links in documents", links::faults(root));
     report.add("licences", third_parties(root));
     report.add("dependencies", toolchains::deny().map(|()| Vec::new()));
-    match has_packages {
-        true => report.add("packages", packages(root, version)),
-        false => println!("packages: not checked, since --without-packages was said"),
+    if has_packages {
+        report.add("packages", packages(root, version));
+    } else {
+        println!("packages: not checked, since --without-packages was said");
     }
     if report.faults > 0 {
         bail!("{version} can't be released; faults: {}", report.faults);

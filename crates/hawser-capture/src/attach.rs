@@ -103,9 +103,10 @@ pub(crate) fn open_group(path: &Path) -> Result<File, CaptureError> {
 /// Fails early on a kernel that is too old.
 pub(crate) fn check_kernel() -> Result<(), CaptureError> {
     let found = sys::kernel_release();
-    match release_number(&found).is_some_and(|release| release < OLDEST_KERNEL) {
-        true => Err(CaptureError::KernelTooOld { found }),
-        false => Ok(()),
+    if release_number(&found).is_some_and(|release| release < OLDEST_KERNEL) {
+        Err(CaptureError::KernelTooOld { found })
+    } else {
+        Ok(())
     }
 }
 

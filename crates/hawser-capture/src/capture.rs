@@ -368,9 +368,12 @@ impl Tables {
         let always: Vec<IpNet> = ALWAYS_LOCAL.iter().flat_map(|it| it.parse()).collect();
         let all = always.iter().chain(prefixes);
         // The longest prefix alone is found.
-        let value = |net: &IpNet| match always.iter().any(|it| it.contains(net)) {
-            true => tables::LOCAL_ALWAYS,
-            false => tables::LOCAL_NOW,
+        let value = |net: &IpNet| {
+            if always.iter().any(|it| it.contains(net)) {
+                tables::LOCAL_ALWAYS
+            } else {
+                tables::LOCAL_NOW
+            }
         };
         // A short IPv6 prefix must not match IPv4-mapped addresses.
         let mut rows = Trie::from([(MAPPED, 0)]);

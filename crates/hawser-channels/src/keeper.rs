@@ -89,9 +89,10 @@ impl ChannelKeeper {
     /// `express`: the link is to have an express channel; `first`: the channel that the session
     /// began with, if it goes over this link.
     pub fn new(now: Instant, express: bool, first: Option<ChannelId>) -> Self {
-        let role = match express {
-            true => ChannelRole::Express,
-            false => ChannelRole::Bulk,
+        let role = if express {
+            ChannelRole::Express
+        } else {
+            ChannelRole::Bulk
         };
         let mut held: [Vec<ChannelId>; 2] = Default::default();
         held[role as usize].extend(first);
@@ -283,9 +284,10 @@ impl ChannelKeeper {
     }
 
     fn max_attempts(&self) -> usize {
-        match self.knows_address {
-            true => MAX_ATTEMPTS,
-            false => MAX_SEARCHES,
+        if self.knows_address {
+            MAX_ATTEMPTS
+        } else {
+            MAX_SEARCHES
         }
     }
 

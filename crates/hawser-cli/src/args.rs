@@ -515,9 +515,10 @@ fn web_address(text: &str) -> Result<SocketAddr, String> {
 
 fn time_to_live(text: &str) -> Result<Duration, String> {
     let span = hawser_types::parse_duration(text).map_err(|error| error.to_string())?;
-    match (MIN_TTL..=MAX_TTL).contains(&span) {
-        true => Ok(span),
-        false => Err("expected a time from 1s to 365d".to_owned()),
+    if (MIN_TTL..=MAX_TTL).contains(&span) {
+        Ok(span)
+    } else {
+        Err("expected a time from 1s to 365d".to_owned())
     }
 }
 

@@ -95,9 +95,10 @@ impl Daemon {
     /// Likewise, in the place of the process that has started this one for that, if one has: the
     /// control socket is that one's until this one takes connections.
     pub(crate) async fn of(setup: &Setup, folder: &StateDir, role: Role) -> anyhow::Result<Self> {
-        let predecessor = match setup.is_taking_over {
-            true => Some(Predecessor::meet().await.context("--taking-over")?),
-            false => None,
+        let predecessor = if setup.is_taking_over {
+            Some(Predecessor::meet().await.context("--taking-over")?)
+        } else {
+            None
         };
         Self::succeed(folder, role, predecessor)
     }

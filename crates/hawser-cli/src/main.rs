@@ -50,9 +50,10 @@ fn main() -> ExitCode {
         Err(error) if setup::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             setup::complain(&error, format);
-            match setup::is_usage(&error) {
-                true => ExitCode::from(2),
-                false => ExitCode::FAILURE,
+            if setup::is_usage(&error) {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
             }
         }
     }

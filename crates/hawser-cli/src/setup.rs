@@ -42,10 +42,7 @@ pub(crate) struct Usage(pub(crate) String);
 impl Setup {
     /// Reads the configuration, finds the state directory and starts the log.
     pub(crate) fn new(global: Global, command: &Command) -> anyhow::Result<Self> {
-        let default = match command.is_daemon() {
-            true => "info",
-            false => "warn",
-        };
+        let default = if command.is_daemon() { "info" } else { "warn" };
         let level = global.log.map_or(default, |level| level.as_str());
         let wanted = match (global.log, std::env::var("HAWSER_LOG")) {
             (None, Ok(text)) => text,

@@ -24,9 +24,10 @@ pub struct HttpUrl {
 impl HttpUrl {
     /// Returns host and port as in a request.
     pub fn authority(&self) -> String {
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.clone(),
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
         };
         match self.port {
             HTTP => host,

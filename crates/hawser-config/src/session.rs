@@ -116,7 +116,6 @@ impl Default for SessionConfig {
 impl TryFrom<Section<'_>> for SessionConfig {
     type Error = ConfigError;
 
-    // long: an entry for each key.
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
         section.allow_only(&[
             "scheduler",

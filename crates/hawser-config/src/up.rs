@@ -157,9 +157,10 @@ impl UpConfig {
         let names = field.list(allowed)?;
         let names = names.iter().map(|field| field.parse(allowed));
         self.vouched = names.collect::<Result<_, _>>()?;
-        match self.vouched.len() > MAX_VOUCHED {
-            true => Err(field.wrong(allowed)),
-            false => Ok(()),
+        if self.vouched.len() > MAX_VOUCHED {
+            Err(field.wrong(allowed))
+        } else {
+            Ok(())
         }
     }
 

@@ -153,9 +153,10 @@ impl States {
             let why = path.reason.as_deref().unwrap_or("no connection");
             format!("{}: {why}", path.link)
         });
-        session.reason = Some(match session.paths.is_empty() {
-            true => "no link is up that may be used".to_owned(),
-            false => reasons.collect::<Vec<_>>().join("; "),
+        session.reason = Some(if session.paths.is_empty() {
+            "no link is up that may be used".to_owned()
+        } else {
+            reasons.collect::<Vec<_>>().join("; ")
         });
     }
 }

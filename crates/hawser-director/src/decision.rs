@@ -183,9 +183,10 @@ impl Candidate {
 
 /// True if a link leads to IPv6 or else IPv4 addresses outside its own networks.
 pub fn leads_to(link: &Link, is_ipv6: bool) -> bool {
-    let has_route = match is_ipv6 {
-        true => link.has_default_route_v6,
-        false => link.has_default_route_v4,
+    let has_route = if is_ipv6 {
+        link.has_default_route_v6
+    } else {
+        link.has_default_route_v4
     };
     has_route && link.addresses.iter().any(|own| own.is_ipv6() == is_ipv6)
 }

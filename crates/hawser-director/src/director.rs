@@ -323,9 +323,10 @@ impl Director {
         }
         let record = self.exits.links.get(link.index);
         let same = record.filter(|record| record.link().name == link.name);
-        match same.is_some_and(is_open) {
-            true => Outlook::Open,
-            false => Outlook::Gone,
+        if same.is_some_and(is_open) {
+            Outlook::Open
+        } else {
+            Outlook::Gone
         }
     }
 

@@ -140,9 +140,10 @@ impl Flow {
 
     /// The part of these sent bytes that has arrived as far as anybody knows.
     pub(crate) fn acknowledged(&self, sent: ByteCount) -> ByteCount {
-        match self.expected.is_acknowledged() {
-            true => sent,
-            false => ByteCount::ZERO,
+        if self.expected.is_acknowledged() {
+            sent
+        } else {
+            ByteCount::ZERO
         }
     }
 
@@ -197,13 +198,14 @@ impl Flow {
         let waits = self.connected.is_none() && now.since(self.begun) < MOST_SLOW;
         let is_idle = !waits && self.activity.is_idle(now, latency);
         let [up, down] = self.activity.moved();
-        self.load = match is_idle {
-            true => Load::default(),
-            false => Load {
+        self.load = if is_idle {
+            Load::default()
+        } else {
+            Load {
                 connections: 1,
                 up: remaining(self.expected.demand.up, up),
                 down: remaining(self.expected.demand.down, down),
-            },
+            }
         };
         is_idle
     }

@@ -97,12 +97,13 @@ impl LinkRates {
             system,
             doubtful: [FALLBACK_RATE; 2],
         };
-        let trusted = |record: &LinkRecord| match rates.is_ordinary(record) {
-            true => {
+        let trusted = |record: &LinkRecord| {
+            if rates.is_ordinary(record) {
                 let rates = record.estimates().counts_for(now, [FALLBACK_RATE; 2]);
                 rates.map(Some)
+            } else {
+                record.estimates().seen()
             }
-            false => record.estimates().seen(),
         };
         let trusted: Vec<_> = links.iter().map(trusted).collect();
         let best = |direction: usize| {
@@ -154,14 +155,16 @@ impl EffectiveRates {
     /// Rates that a link counts for, sent and received. A weak one of which nothing is known counts
     /// for half of what another would.
     pub(crate) fn of(&self, record: &LinkRecord, rules: &AllLinkRules) -> [Rate; 2] {
-        let unknown = match self.is_ordinary(record) {
-            true => [FALLBACK_RATE; 2],
-            false => self.doubtful,
+        let unknown = if self.is_ordinary(record) {
+            [FALLBACK_RATE; 2]
+        } else {
+            self.doubtful
         };
         let half = |rate: Rate| Rate::from_bytes_per_second(rate.bytes_per_second() / 2);
-        let unknown = match rules.is_weak(record.link()) {
-            true => unknown.map(half),
-            false => unknown,
+        let unknown = if rules.is_weak(record.link()) {
+            unknown.map(half)
+        } else {
+            unknown
         };
         record.estimates().counts_for(self.now, unknown)
     }

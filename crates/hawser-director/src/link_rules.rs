@@ -19,9 +19,10 @@ impl AllLinkRules {
     /// stricter direction counts.
     pub(crate) fn permission(&self, link: &Link) -> Permission {
         let rules = self.by_name.get(&link.name).copied().unwrap_or_default();
-        match rules.up.rank() >= rules.down.rank() {
-            true => rules.up,
-            false => rules.down,
+        if rules.up.rank() >= rules.down.rank() {
+            rules.up
+        } else {
+            rules.down
         }
     }
 

@@ -49,9 +49,10 @@ impl LinkTarget {
         if folders_to_leave.is_none_or(|most| up > most) {
             return Err(LinkError::Outside);
         }
-        match steps.any(|step| step == "..") {
-            true => Err(LinkError::Roundabout),
-            false => Ok(Self(target.to_owned())),
+        if steps.any(|step| step == "..") {
+            Err(LinkError::Roundabout)
+        } else {
+            Ok(Self(target.to_owned()))
         }
     }
 

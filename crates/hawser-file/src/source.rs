@@ -207,7 +207,7 @@ impl Source {
         let Some(range) = range else { return Ok(()) };
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = read_through(&self.file, range, &mut scratch, |bytes| {
-            hasher.update(bytes)
+            hasher.update(bytes);
         });
         self.scratch = scratch;
         result.map_err(|error| self.failed(error))
@@ -289,11 +289,12 @@ fn open_file(path: &Path, follow: FollowLinks) -> Result<(File, Metadata), SendE
         .open(path)
         .map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    match metadata.is_file() {
-        true => Ok((file, metadata)),
-        false => Err(SendError::NotAFile {
+    if metadata.is_file() {
+        Ok((file, metadata))
+    } else {
+        Err(SendError::NotAFile {
             path: path.to_owned(),
-        }),
+        })
     }
 }
 

@@ -146,9 +146,10 @@ async fn hear(client: &TcpStream, early: &EarlyData) {
     let mut has_more = true;
     loop {
         let room = early.room();
-        let interest = match has_more && room > 0 {
-            true => Interest::READABLE | Interest::ERROR,
-            false => Interest::ERROR,
+        let interest = if has_more && room > 0 {
+            Interest::READABLE | Interest::ERROR
+        } else {
+            Interest::ERROR
         };
         match client.ready(interest).await {
             Ok(ready) if ready.is_error() => return,

@@ -90,9 +90,10 @@ pub(crate) async fn addresses_of<R: Resolve>(
         Host::Name(name) => {
             let mut addresses = resolver.resolve(name).await?;
             addresses.truncate(MAX_ADDRESSES);
-            match addresses.is_empty() {
-                true => Err(DialError::NameNotFound),
-                false => Ok(addresses),
+            if addresses.is_empty() {
+                Err(DialError::NameNotFound)
+            } else {
+                Ok(addresses)
             }
         }
     }

@@ -64,9 +64,10 @@ impl ThisMachine {
         };
         let had_some = !addresses.is_empty();
         let addresses = self.admitted_of_name(name.as_str(), addresses).await;
-        match addresses.is_empty() && had_some {
-            true => Err(DialError::RefusedByPolicy),
-            false => Ok(addresses),
+        if addresses.is_empty() && had_some {
+            Err(DialError::RefusedByPolicy)
+        } else {
+            Ok(addresses)
         }
     }
 
@@ -136,9 +137,10 @@ impl ThisMachine {
     ) -> Result<Vec<IpAddr>, DialError> {
         let before = addresses.len();
         addresses.retain(|address| self.admits(origin, *address));
-        match addresses.is_empty() && before > 0 {
-            true => Err(DialError::RefusedByPolicy),
-            false => Ok(addresses),
+        if addresses.is_empty() && before > 0 {
+            Err(DialError::RefusedByPolicy)
+        } else {
+            Ok(addresses)
         }
     }
 

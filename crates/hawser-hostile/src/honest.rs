@@ -100,9 +100,10 @@ fn download(proxy: SocketAddr, origin: SocketAddr, counts: &Counts) -> io::Resul
         let is_right = (at..)
             .zip(&buffer[..length])
             .all(|(at, it)| pattern(at) == *it);
-        match is_right {
-            true => counts.bytes.fetch_add(length as u64, Ordering::Relaxed),
-            false => counts.wrong.fetch_add(1, Ordering::Relaxed),
+        if is_right {
+            counts.bytes.fetch_add(length as u64, Ordering::Relaxed)
+        } else {
+            counts.wrong.fetch_add(1, Ordering::Relaxed)
         };
         at += length;
     }

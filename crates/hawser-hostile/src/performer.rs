@@ -77,7 +77,6 @@ impl<'a> Performer<'a> {
         Ok(())
     }
 
-    // long: a table
     async fn step(&mut self, step: &Step) -> Result<(), HostileError> {
         match step {
             Step::Listen(manners) => self.session.heard().lock().manners = *manners,
@@ -349,9 +348,10 @@ impl<'a> Performer<'a> {
     pub(crate) async fn probe(&mut self) -> Result<(), HostileError> {
         if self.client.is_none() {
             tokio::time::sleep(RETRY).await;
-            return match self.session.is_over() {
-                true => Err(HostileError::Gone),
-                false => Ok(()),
+            return if self.session.is_over() {
+                Err(HostileError::Gone)
+            } else {
+                Ok(())
             };
         }
         self.session.heard().lock().manners = Manners::GOOD;

@@ -53,9 +53,10 @@ impl Program {
         command.arg("--state").arg(&self.state).args(arguments);
         let output = command.stdin(Stdio::null()).output()?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match output.status.success() {
-            true => Ok(text(&output.stdout)),
-            false => Err(HostileError::Strange(text(&output.stderr))),
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            Err(HostileError::Strange(text(&output.stderr)))
         }
     }
 

@@ -25,7 +25,6 @@ pub(crate) fn open(kind: StreamKind, turn: Turn<'_>, out: &mut BytesMut) {
 }
 
 /// A command of this kind. Each turn's is another one, where that is possible.
-// long: one arm for each
 pub(crate) fn command(kind: CommandKind, turn: Turn<'_>) -> Command {
     let stream = StreamId::new(turn.stream());
     let number = u32::try_from(turn.number).unwrap_or(u32::MAX / 2);
@@ -88,7 +87,6 @@ fn rules(link: u32) -> LinkRulesEntry {
 }
 
 /// Appends a record's body with a frame of this kind.
-// long: one arm for each
 pub(crate) fn frame(kind: FrameKind, turn: Turn<'_>, out: &mut BytesMut) {
     let stream = StreamId::new(turn.stream());
     let number = u32::try_from(turn.number).unwrap_or(u32::MAX / 2);

@@ -28,9 +28,12 @@ pub fn run(script: &Script, conditions: &Conditions) -> Result<Outcome, HostileE
             Some(folder) => run_in(script, conditions, &folder.join(script.name)),
             None => run_in(script, conditions, tempfile::tempdir()?.path()),
         };
-        let trial = scope.spawn(move || match script.carries_packets {
-            true => Network::make()?.within(in_folder),
-            false => in_folder(),
+        let trial = scope.spawn(move || {
+            if script.carries_packets {
+                Network::make()?.within(in_folder)
+            } else {
+                in_folder()
+            }
         });
         trial
             .join()

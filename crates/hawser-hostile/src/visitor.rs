@@ -161,9 +161,10 @@ async fn connect_and_ask(proxy: SocketAddr, origin: SocketAddr) -> io::Result<()
     stream.write_all(QUESTION).await?;
     let mut answer = [0; QUESTION.len()];
     stream.read_exact(&mut answer).await?;
-    match answer == QUESTION {
-        true => Ok(()),
-        false => Err(io::ErrorKind::InvalidData.into()),
+    if answer == QUESTION {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
     }
 }
 

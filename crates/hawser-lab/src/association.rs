@@ -249,9 +249,10 @@ impl Exchange<'_> {
             sent.join().expect("a sender does not panic")
         })?;
         let received = receiving.outcome(LIMIT)?;
-        match received.bytes == self.bytes && received.wrong == 0 {
-            true => Ok([sent, received]),
-            false => Err(StepError::Corrupted),
+        if received.bytes == self.bytes && received.wrong == 0 {
+            Ok([sent, received])
+        } else {
+            Err(StepError::Corrupted)
         }
     }
 }

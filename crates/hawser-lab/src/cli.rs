@@ -144,7 +144,6 @@ enum Command {
 
 impl Cli {
     /// Runs the command; the exit code says whether everything was measured.
-    // long: a line for each command.
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Meter(command) => command.execute(),

@@ -76,9 +76,10 @@ impl ConnectionArguments {
             whole &= report.failures.is_empty();
             self.common.finish(&report)?;
         }
-        Ok(match whole {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        Ok(if whole {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
         })
     }
 

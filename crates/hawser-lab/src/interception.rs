@@ -213,9 +213,10 @@ fn transfer(
     for turn in 0..options.transfers {
         let (mut plain, mut captured) = (0.0, 0.0);
         for is_captured in [turn % 2 == 1, turn % 2 == 0] {
-            match is_captured {
-                true => captured = iperf(lab, group, options.seconds)?.speed,
-                false => plain = iperf(lab, &without, options.seconds)?.speed,
+            if is_captured {
+                captured = iperf(lab, group, options.seconds)?.speed
+            } else {
+                plain = iperf(lab, &without, options.seconds)?.speed
             }
         }
         eprintln!("  plain {plain:>7.2} Gbit/s, captured {captured:>7.2} Gbit/s");

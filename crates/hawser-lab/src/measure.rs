@@ -173,9 +173,10 @@ pub(crate) fn quickest_link(scenario: &Scenario) -> (usize, Duration) {
 pub(crate) fn alike(scenario: &Scenario, direction: Direction) -> usize {
     let lines = || scenario.links.iter().map(|link| link.line(direction));
     let first = lines().next();
-    match lines().all(|line| Some(line) == first) {
-        true => scenario.links.len(),
-        false => 0,
+    if lines().all(|line| Some(line) == first) {
+        scenario.links.len()
+    } else {
+        0
     }
 }
 

@@ -186,9 +186,10 @@ impl Measurement<'_> {
         let folder = bench.folder().join(format!("run-{}", self.runs));
         let absent = scenario.absent_links();
         for link in 0..scenario.links.len() {
-            let action = match absent.contains(&link) {
-                true => Action::CarrierDown,
-                false => Action::CarrierUp,
+            let action = if absent.contains(&link) {
+                Action::CarrierDown
+            } else {
+                Action::CarrierUp
             };
             bench.lab().apply(link, action)?;
         }

@@ -98,11 +98,12 @@ fn run(
     folder: &Path,
 ) -> anyhow::Result<TransportsReport> {
     let mut notes = None;
-    let peer = match options.only_hawser {
-        true => None,
-        false => ConcurrentMultipath::build(folder)
+    let peer = if options.only_hawser {
+        None
+    } else {
+        ConcurrentMultipath::build(folder)
             .map_err(|error| notes = Some(error.to_string()))
-            .ok(),
+            .ok()
     };
     if let Some(note) = notes {
         eprintln!("  {note}");

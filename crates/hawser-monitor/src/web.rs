@@ -82,9 +82,10 @@ impl Server {
                 let bound = there.local_addr()?;
                 return Ok((TcpListener::from_std(there)?, bound));
             }
-            let socket = match address.is_ipv4() {
-                true => TcpSocket::new_v4()?,
-                false => TcpSocket::new_v6()?,
+            let socket = if address.is_ipv4() {
+                TcpSocket::new_v4()?
+            } else {
+                TcpSocket::new_v6()?
             };
             socket.set_reuseaddr(true)?;
             // Connections inherit it. What a reader does not take waits here, in the kernel.

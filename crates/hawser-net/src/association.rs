@@ -249,9 +249,10 @@ impl AssociationEndpoint {
     ) -> Result<Expected, SealedError> {
         let timers = self.endpoints.timers();
         let endpoint = Arc::new(KeyedEndpoint::sealed(config, seal, accepts, timers)?);
-        match self.insert(&endpoint) {
-            true => Ok(Expected::new(Arc::clone(&self.endpoints), endpoint)),
-            false => Err(SealedError::KeyInUse),
+        if self.insert(&endpoint) {
+            Ok(Expected::new(Arc::clone(&self.endpoints), endpoint))
+        } else {
+            Err(SealedError::KeyInUse)
         }
     }
 

@@ -132,9 +132,10 @@ pub fn original_destination(stream: &TcpStream) -> Option<SocketAddr> {
     let socket = SockRef::from(stream);
     // A listener for both families has connections of IPv4, too.
     let is_v4 = stream.local_addr().ok()?.ip().to_canonical().is_ipv4();
-    let meant = match is_v4 {
-        true => socket.original_dst_v4(),
-        false => socket.original_dst_v6(),
+    let meant = if is_v4 {
+        socket.original_dst_v4()
+    } else {
+        socket.original_dst_v6()
     };
     let meant = canonical(meant.ok()?.as_socket()?);
     (meant != canonical(stream.local_addr().ok()?)).then_some(meant)

@@ -169,9 +169,10 @@ impl Driver {
     pub(crate) fn associated(&self) -> BTreeSet<IpAddr> {
         let inner = self.shared.lock();
         let mut meters = inner.channels.values().map(|handle| &handle.meter);
-        match meters.any(|meter| matches!(meter, Meter::Association(_))) {
-            true => inner.path_links.in_use().clone(),
-            false => BTreeSet::new(),
+        if meters.any(|meter| matches!(meter, Meter::Association(_))) {
+            inner.path_links.in_use().clone()
+        } else {
+            BTreeSet::new()
         }
     }
 
@@ -425,9 +426,10 @@ impl Driver {
             if let Some(failure) = inner.failure(id, waiting, refused) {
                 return Poll::Ready(Err(failure));
             }
-            match inner.streams.wait(id, waiting, cx.waker()) {
-                true => Poll::Pending,
-                false => Poll::Ready(Err(Failure::Refused(StreamError::Unknown(id)))),
+            if inner.streams.wait(id, waiting, cx.waker()) {
+                Poll::Pending
+            } else {
+                Poll::Ready(Err(Failure::Refused(StreamError::Unknown(id))))
             }
         })
     }

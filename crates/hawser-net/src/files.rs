@@ -152,9 +152,10 @@ pub fn replace_if_changed(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let there = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let there = there.ok();
     let there = there.and_then(|file| read_bounded(&file, path, limit).ok());
-    match there.as_deref() == Some(bytes) {
-        true => Ok(()),
-        false => replace_state(path, bytes),
+    if there.as_deref() == Some(bytes) {
+        Ok(())
+    } else {
+        replace_state(path, bytes)
     }
 }
 

@@ -234,11 +234,12 @@ async fn try_out(listener: &TcpListener, at: SocketAddr) -> Result<(), ForeignSo
         Ok(Err(error)) => return Err(ForeignSourceError::Trial(error.to_string())),
         Err(_) => return Err(ForeignSourceError::Trial("no answer came back".to_owned())),
     };
-    match seen == client {
-        true => Ok(()),
-        false => Err(ForeignSourceError::Trial(format!(
+    if seen == client {
+        Ok(())
+    } else {
+        Err(ForeignSourceError::Trial(format!(
             "{seen} was seen, not {client}"
-        ))),
+        )))
     }
 }
 

@@ -235,15 +235,17 @@ pub fn listen_for_names(interface: &Link, address: IpAddr) -> io::Result<(TcpLis
 }
 
 fn open(is_v6: bool) -> io::Result<Socket> {
-    let (domain, address) = match is_v6 {
-        false => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        true => (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+    let (domain, address) = if !is_v6 {
+        (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST))
+    } else {
+        (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    match is_v6 {
-        false => socket.set_ip_transparent_v4(true)?,
-        true => socket.set_ip_transparent_v6(true)?,
+    if !is_v6 {
+        socket.set_ip_transparent_v4(true)?
+    } else {
+        socket.set_ip_transparent_v6(true)?
     }
     // Accepted sockets inherit that. Hosts go without a word, and may sleep for a while.
     let alive = TcpKeepalive::new()

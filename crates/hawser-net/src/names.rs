@@ -213,9 +213,10 @@ impl Names {
 
     fn head_start(&self) -> Duration {
         let until = self.lock().silent_until;
-        match until.is_some_and(|until| Instant::now() < until) {
-            true => Duration::ZERO,
-            false => HEAD_START,
+        if until.is_some_and(|until| Instant::now() < until) {
+            Duration::ZERO
+        } else {
+            HEAD_START
         }
     }
 

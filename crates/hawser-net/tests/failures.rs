@@ -81,7 +81,7 @@ async fn a_link_that_swallows_everything_silently_loses_nothing() {
             // its other side; such a box gives up in the end.
             tokio::time::sleep(Duration::from_secs(20)).await;
             pipes.iter().step_by(2).for_each(|pipe| pipe.cut());
-            std::future::pending::<()>().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = echo_checked(&client, 3, PLENTY) => {}

@@ -44,9 +44,10 @@ impl Capacity {
         let [_, before, last] = self.seen;
         // A counter that goes back belongs to another interface.
         let is_sequel = busy && last.is_some_and(|(_, bytes)| bytes <= total);
-        self.seen = match is_sequel {
-            true => [before, last, Some((now, total))],
-            false => [None, None, Some((now, total))],
+        self.seen = if is_sequel {
+            [before, last, Some((now, total))]
+        } else {
+            [None, None, Some((now, total))]
         };
         if let ([Some((since, bytes)), _, Some(_)], Some((last, _))) = (self.seen, last) {
             self.busy = self.busy.saturating_add(now.since(last));

@@ -34,9 +34,10 @@ impl PathEstimator {
             sample.since_ack,
         );
         let limit = self.clock.limit(&sample, self.waiting);
-        let news = match self.brings_news(now, &sample) {
-            true => sample.delivery_rate,
-            false => Rate::ZERO,
+        let news = if self.brings_news(now, &sample) {
+            sample.delivery_rate
+        } else {
+            Rate::ZERO
         };
         self.update_delay(now, &sample);
         self.update_rate(news, sample.app_limited);

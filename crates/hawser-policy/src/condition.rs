@@ -158,8 +158,9 @@ fn fits<W, H: Copy>(
 ) -> Result<(), Miss> {
     let known = has.is_some();
     let any = has.is_some_and(|has| wanted.iter().any(|one| fits(one, has)));
-    match wanted.is_empty() || any {
-        true => Ok(()),
-        false => Err(Miss { field, known }),
+    if wanted.is_empty() || any {
+        Ok(())
+    } else {
+        Err(Miss { field, known })
     }
 }

@@ -101,9 +101,10 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let fits = (1..=MAX_PATTERN).contains(&text.len());
-        match fits && !text.contains(char::is_control) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(PatternError::Text),
+        if fits && !text.contains(char::is_control) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(PatternError::Text)
         }
     }
 }
@@ -148,9 +149,10 @@ impl FromStr for CgroupPath {
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let fits = text.len() <= MAX_PATH && text.starts_with('/');
-        match fits && !text.contains(char::is_control) {
-            true => Ok(Self(text.trim_end_matches('/').to_owned())),
-            false => Err(PatternError::Cgroup),
+        if fits && !text.contains(char::is_control) {
+            Ok(Self(text.trim_end_matches('/').to_owned()))
+        } else {
+            Err(PatternError::Cgroup)
         }
     }
 }

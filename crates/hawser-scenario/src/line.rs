@@ -132,9 +132,10 @@ impl LineState {
         // The probability that a burst ends gives its mean length; the probability that one begins
         // gives the mean loss.
         let ends = 1.0 / burst;
-        let turns = match self.in_burst {
-            true => ends,
-            false => (ends * mean / (1.0 - mean)).min(1.0),
+        let turns = if self.in_burst {
+            ends
+        } else {
+            (ends * mean / (1.0 - mean)).min(1.0)
         };
         self.in_burst ^= self.rng.random_bool(turns);
         self.in_burst

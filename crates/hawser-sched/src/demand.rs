@@ -101,9 +101,10 @@ impl PortClass {
 
 fn towards(estimate: ByteCount, observed: ByteCount) -> ByteCount {
     let step = |difference: ByteCount| ByteCount::new(difference.as_u64() >> SHIFT);
-    match observed > estimate {
-        true => estimate + step(observed - estimate),
-        false => estimate - step(estimate - observed),
+    if observed > estimate {
+        estimate + step(observed - estimate)
+    } else {
+        estimate - step(estimate - observed)
     }
 }
 

@@ -101,9 +101,10 @@ impl SignalJudge {
         let is_falling = self.is_about_to_be_lost();
         let returns_at = self.thresholds.leave.dbm() + HYSTERESIS;
         let is_well = strength.dbm() >= returns_at && !is_falling;
-        self.well_since = match is_well {
-            true => self.well_since.or(Some(now)),
-            false => None,
+        self.well_since = if is_well {
+            self.well_since.or(Some(now))
+        } else {
+            None
         };
         self.state = match self.state {
             _ if strength < self.thresholds.lost => SignalState::Lost,

@@ -114,9 +114,10 @@ impl Standby {
     /// Takes in whether a link that this has connected is well: it answers, and its signal is good.
     pub fn handle_health(&mut self, now: Instant, link: &str, is_well: bool) {
         if let Some(it) = self.of(link) {
-            match is_well {
-                true => it.unwell_since = None,
-                false => drop(it.unwell_since.get_or_insert(now)),
+            if is_well {
+                it.unwell_since = None;
+            } else {
+                it.unwell_since.get_or_insert(now);
             }
         }
     }

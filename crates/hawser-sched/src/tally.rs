@@ -143,9 +143,10 @@ impl Tallies {
             }
         }
         let best_slot = self.slot(best.link);
-        let later = match self.decisions.is_multiple_of(ARRIVALS_EACH) {
-            true => self.arrivals(asked, best, &verdicts),
-            false => [None; MAX_LINKS],
+        let later = if self.decisions.is_multiple_of(ARRIVALS_EACH) {
+            self.arrivals(asked, best, &verdicts)
+        } else {
+            [None; MAX_LINKS]
         };
         let tally = self.stream(asked.stream);
         for ((link, verdict), later) in tally.links.iter_mut().zip(verdicts).zip(later) {
@@ -205,9 +206,10 @@ impl Tallies {
     pub fn on_given(&mut self, stream: StreamId, link: LinkIndex, bytes: u64, copy: bool) {
         if let Some(slot) = self.slot(link) {
             let tally = &mut self.stream(stream).links[slot];
-            match copy {
-                true => tally.copied += bytes,
-                false => tally.bytes += bytes,
+            if copy {
+                tally.copied += bytes;
+            } else {
+                tally.bytes += bytes;
             }
         }
     }

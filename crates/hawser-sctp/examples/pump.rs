@@ -190,9 +190,10 @@ impl End {
         } = transmit;
         let paths = self.arriving.len() as u64;
         // Links belong to the end that begins the association.
-        let (local, from) = match route.local == SERVER {
-            true => (link_to(route.remote.ip()), SERVER.address),
-            false => (SERVER, route.local.address),
+        let (local, from) = if route.local == SERVER {
+            (link_to(route.remote.ip()), SERVER.address)
+        } else {
+            (SERVER, route.local.address)
         };
         let link = if local == SERVER { route.local } else { local }.link;
         let line = &mut self.arriving[link.value() as usize - 1];

@@ -345,9 +345,10 @@ impl Outbound {
     /// reserved for small messages of streams with nothing waiting, so that a stream which sends
     /// without end does not block all others.
     fn room_for(&self, stream: StreamNumber, size: u64) -> u64 {
-        match size <= self.send_buffer / SMALL && self.queue.is_quiet(stream) {
-            true => self.send_buffer + self.send_buffer / 4,
-            false => self.send_buffer,
+        if size <= self.send_buffer / SMALL && self.queue.is_quiet(stream) {
+            self.send_buffer + self.send_buffer / 4
+        } else {
+            self.send_buffer
         }
     }
 

@@ -113,9 +113,10 @@ impl Datagrams {
                 (Some(in_turns), Some(in_order)) => in_turns <= in_order,
                 (in_turns, _) => in_turns.is_some(),
             };
-            let spread = match is_in_turns {
-                true => Spread::InTurns,
-                false => Spread::InOrder,
+            let spread = if is_in_turns {
+                Spread::InTurns
+            } else {
+                Spread::InOrder
             };
             self.take_oldest(spread);
             dropped += 1;

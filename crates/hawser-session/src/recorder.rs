@@ -206,9 +206,10 @@ impl Recorder {
     /// Records the end of a channel.
     pub(crate) fn on_lost(&mut self, now: Instant, channel: &Channel) {
         let suspect = channel.is_suspect();
-        match channel.is_association() {
-            true => self.links.set_paths(&[]),
-            false => self.links.on_lost(channel.link(), suspect),
+        if channel.is_association() {
+            self.links.set_paths(&[]);
+        } else {
+            self.links.on_lost(channel.link(), suspect);
         }
         self.sampled.retain(|(id, _)| *id != channel.id());
         self.note(

@@ -406,9 +406,10 @@ impl Streams {
         buffer: Option<ReadBuffer>,
     ) -> Arrived {
         let Some(buffer) = buffer else {
-            return match payload.len() < SMALL_PAYLOAD {
-                true => Arrived::from(Bytes::copy_from_slice(&payload)),
-                false => Arrived::from(payload),
+            return if payload.len() < SMALL_PAYLOAD {
+                Arrived::from(Bytes::copy_from_slice(&payload))
+            } else {
+                Arrived::from(payload)
             };
         };
         let is_large = !payload.is_empty() && payload.len() >= buffer.size.as_usize() / COPIED_PART;

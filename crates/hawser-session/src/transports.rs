@@ -148,9 +148,10 @@ impl Transports {
             },
             association: association.map(Channel::id),
             trying: is_open && self.trial.is_trying(),
-            reason: match is_open {
-                true => self.trial.reason(),
-                false => TransportReason::Wished,
+            reason: if is_open {
+                self.trial.reason()
+            } else {
+                TransportReason::Wished
             },
             tcp,
             sctp,

@@ -100,9 +100,10 @@ fn mptcp(scenario: &Scenario, direction: Direction, seed: u64) -> (Measured, Con
             queue: outcome.queueing.mean().as_micros() as u64,
         })
     });
-    match cubic.goodput >= bbr.goodput {
-        true => (cubic, Congestion::Cubic),
-        false => (bbr, Congestion::Bbr),
+    if cubic.goodput >= bbr.goodput {
+        (cubic, Congestion::Cubic)
+    } else {
+        (bbr, Congestion::Bbr)
     }
 }
 

@@ -4,8 +4,6 @@
 //! The parts below keep their own state and do not call each other. [`Bond`] runs them: it calls
 //! one, asks the session what it has to tell, and calls the parts that this concerns.
 
-// long: everything that a session tells leads from one part to another, and does so here.
-
 mod association_channel;
 mod association_end;
 mod connections;

@@ -258,10 +258,7 @@ impl Connection {
 
 impl Subflow {
     fn client(&self) -> End {
-        match self.from.client {
-            true => self.from,
-            false => self.to,
-        }
+        if self.from.client { self.from } else { self.to }
     }
 
     fn queued(&self, network: &Network) -> u64 {

@@ -1,7 +1,5 @@
 //! Links and the connections over them, in virtual time.
 
-// long: one link in both directions, and the two ends of its connections
-
 mod firewall;
 mod middlebox;
 mod queueing;
@@ -234,9 +232,10 @@ impl Network {
     /// Puts a datagram on its way.
     pub fn send_datagram(&mut self, datagram: Datagram) {
         let (link, way) = (datagram.link, usize::from(!datagram.to_server));
-        let first = match datagram.to_server {
-            true => link,
-            false => self.shared.unwrap_or(link),
+        let first = if datagram.to_server {
+            link
+        } else {
+            self.shared.unwrap_or(link)
         };
         let size = ByteCount::from(datagram.payload.len()) + datagram.overhead;
         if !self.firewall.lets_pass(self.now, (link, way), size) {
@@ -525,9 +524,10 @@ impl Network {
         if connection.orphaned && from.client || !from.client && !self.enters(from) {
             return;
         }
-        let first = match from.client {
-            true => link,
-            false => self.shared.unwrap_or(link),
+        let first = if from.client {
+            link
+        } else {
+            self.shared.unwrap_or(link)
         };
         self.put(first, way, Cargo::Segment(from.other(), packet));
     }

@@ -148,9 +148,10 @@ impl<'a> Cursor<'a> {
     /// Fails unless all but space was taken.
     pub(crate) fn end(mut self) -> Result<(), SyntaxFault> {
         self.skip_space();
-        match self.is_at_end() {
-            true => Ok(()),
-            false => Err(SyntaxFault::Expected("the end of the field")),
+        if self.is_at_end() {
+            Ok(())
+        } else {
+            Err(SyntaxFault::Expected("the end of the field"))
         }
     }
 }

@@ -62,9 +62,10 @@ impl Framer {
         if self.searched == 0 && self.buffer.starts_with(b"\r\n") {
             self.buffer.advance(2);
             self.is_half_ping = !self.is_half_ping;
-            return Some(match self.is_half_ping {
-                true => Framed::LineEnd,
-                false => Framed::Ping,
+            return Some(if self.is_half_ping {
+                Framed::LineEnd
+            } else {
+                Framed::Ping
             });
         }
         // A line end may have come by half.

@@ -43,9 +43,10 @@ impl Params {
     /// # Panics
     /// Panics if `name` is no token.
     pub fn set(&mut self, name: &str, value: &str) {
-        let value = match !value.is_empty() && value.bytes().all(is_plain) {
-            true => Value::Plain(value.to_owned()),
-            false => Value::Quoted(value.to_owned()),
+        let value = if !value.is_empty() && value.bytes().all(is_plain) {
+            Value::Plain(value.to_owned())
+        } else {
+            Value::Quoted(value.to_owned())
         };
         self.put(name, Some(value));
     }
@@ -83,9 +84,10 @@ impl Params {
         let mut params = Self::default();
         while cursor.eat(';') {
             let name = cursor.token("the name of a parameter")?;
-            let value = match cursor.eat('=') {
-                true => Some(read_value(cursor)?),
-                false => None,
+            let value = if cursor.eat('=') {
+                Some(read_value(cursor)?)
+            } else {
+                None
             };
             params.push(name, value)?;
         }

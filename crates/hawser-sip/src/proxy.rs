@@ -69,9 +69,10 @@ impl Proxy {
     ) -> Option<Response> {
         let address = self.served(&request.uri)?.address_of_record()?;
         let bindings = location.lookup(now, &address);
-        let status = match bindings.is_empty() {
-            true => StatusCode::TEMPORARILY_UNAVAILABLE,
-            false => StatusCode::MOVED_TEMPORARILY,
+        let status = if bindings.is_empty() {
+            StatusCode::TEMPORARILY_UNAVAILABLE
+        } else {
+            StatusCode::MOVED_TEMPORARILY
         };
         let mut answer = Response::new(request, status, Some(tag));
         for binding in &bindings {
@@ -134,9 +135,10 @@ impl Proxy {
         let way = way.filter(|_| is_within);
         let origin = way.and_then(|way| self.follow(now, &way, &request, location));
         let Some(origin) = origin else {
-            let reason = match is_within {
-                true => "the way was not recorded here, or leads elsewhere",
-                false => "the domain is not served here",
+            let reason = if is_within {
+                "the way was not recorded here, or leads elsewhere"
+            } else {
+                "the domain is not served here"
             };
             return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
         };
@@ -171,12 +173,13 @@ impl Proxy {
         }
         let mark = self.mark(request);
         let marks = essentials.vias.iter().filter_map(Via::branch);
-        match marks
+        if marks
             .filter_map(|branch| branch.rsplit_once('.'))
             .any(|(_, own)| own == mark)
         {
-            true => plain(StatusCode::LOOP_DETECTED),
-            false => Ok(mark),
+            plain(StatusCode::LOOP_DETECTED)
+        } else {
+            Ok(mark)
         }
     }
 

@@ -132,9 +132,12 @@ impl Watched {
     /// # Errors
     /// When one before it is missing.
     pub fn handle(&mut self, info: &RegInfo) -> Result<bool, Gap> {
-        let is_old = |version| match info.is_full {
-            true => info.version < version,
-            false => info.version <= version,
+        let is_old = |version| {
+            if info.is_full {
+                info.version < version
+            } else {
+                info.version <= version
+            }
         };
         if self.version.is_some_and(is_old) {
             return Ok(false);

@@ -179,12 +179,11 @@ impl Registrar {
             return Err(Refusal::new(status, "the domain is not served here").into());
         };
         let username = self.user(now, source, request, users)?;
-        match users.may_register(&username, &address) {
-            true => Ok(Registrant(address)),
-            false => {
-                let status = StatusCode::FORBIDDEN;
-                Err(Refusal::new(status, status.reason()).into())
-            }
+        if users.may_register(&username, &address) {
+            Ok(Registrant(address))
+        } else {
+            let status = StatusCode::FORBIDDEN;
+            Err(Refusal::new(status, status.reason()).into())
         }
     }
 

@@ -171,9 +171,10 @@ impl Config {
 
     /// `span` where messages may come again, nothing where they do not.
     fn linger(flow: Flow, span: Duration) -> Duration {
-        match flow.is_reliable {
-            true => Duration::ZERO,
-            false => span,
+        if flow.is_reliable {
+            Duration::ZERO
+        } else {
+            span
         }
     }
 }

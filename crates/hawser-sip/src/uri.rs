@@ -270,9 +270,10 @@ pub(crate) fn read_host(cursor: &mut Cursor<'_>) -> Result<Host, SyntaxFault> {
 
 /// Reads `[":" port]` without any space.
 fn read_port(cursor: &mut Cursor<'_>) -> Result<Option<u16>, SyntaxFault> {
-    match cursor.eat_exactly(":") {
-        true => port_number(cursor).map(Some),
-        false => Ok(None),
+    if cursor.eat_exactly(":") {
+        port_number(cursor).map(Some)
+    } else {
+        Ok(None)
     }
 }
 
@@ -291,13 +292,15 @@ fn read_user(cursor: &mut Cursor<'_>) -> Result<(Option<String>, Option<String>)
     if user.is_empty() {
         return Err(SyntaxFault::Expected("the name of a user"));
     }
-    let password = match cursor.eat_exactly(":") {
-        true => Some(read_escaped(cursor, is_password)?.to_owned()),
-        false => None,
+    let password = if cursor.eat_exactly(":") {
+        Some(read_escaped(cursor, is_password)?.to_owned())
+    } else {
+        None
     };
-    match cursor.eat_exactly("@") {
-        true => Ok((Some(user), password)),
-        false => Err(SyntaxFault::Expected("@")),
+    if cursor.eat_exactly("@") {
+        Ok((Some(user), password))
+    } else {
+        Err(SyntaxFault::Expected("@"))
     }
 }
 
@@ -310,12 +313,13 @@ fn read_params(cursor: &mut Cursor<'_>) -> Result<UriParams, SyntaxFault> {
         if name.is_empty() {
             return Err(SyntaxFault::Expected("the name of a parameter"));
         }
-        let value = match cursor.eat_exactly("=") {
-            true => match read_escaped(cursor, is_param)? {
+        let value = if cursor.eat_exactly("=") {
+            match read_escaped(cursor, is_param)? {
                 "" => return Err(SyntaxFault::Expected("the value of a parameter")),
                 value => Some(value.to_owned()),
-            },
-            false => None,
+            }
+        } else {
+            None
         };
         if params
             .iter()

@@ -133,10 +133,7 @@ proptest! {
     ) {
         let mut input = vec![piece];
         // Whatever begins otherwise is refused at once.
-        let begin: &[u8] = match is_request {
-            true => b"OPTIONS sip:a@b SIP/2.0\r\n",
-            false => &first,
-        };
+        let begin: &[u8] = if is_request { b"OPTIONS sip:a@b SIP/2.0\r\n" } else { &first };
         input.extend_from_slice(begin);
         input.extend(head.concat());
         input.extend_from_slice(b"\r\n");

@@ -183,9 +183,10 @@ impl Receiver {
             && at <= now
         {
             let lane = self.lanes.get(flow.index()).and_then(Option::as_ref);
-            match lane.is_some_and(|lane| lane.resumes().is_some()) {
-                true => self.resume(now, flow),
-                false => self.miss(now, flow),
+            if lane.is_some_and(|lane| lane.resumes().is_some()) {
+                self.resume(now, flow);
+            } else {
+                self.miss(now, flow);
             }
         }
     }

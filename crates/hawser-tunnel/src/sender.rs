@@ -306,9 +306,10 @@ impl Sender {
             }
             PacketDecision::Wait(until, _) => {
                 self.wake_at = until;
-                match waiting.real_time {
-                    true => self.staged_call = Some((flow, waiting)),
-                    false => self.staged.push_front((flow, waiting)),
+                if waiting.real_time {
+                    self.staged_call = Some((flow, waiting));
+                } else {
+                    self.staged.push_front((flow, waiting));
                 }
                 None
             }

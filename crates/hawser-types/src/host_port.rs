@@ -52,9 +52,10 @@ impl HostPortParts {
             });
         }
         // Colons within brackets belong to the address.
-        let end = match text.starts_with('[') {
-            true => text.find(']').ok_or(HostPortFault::Unclosed)? + 1,
-            false => text.rfind(':').unwrap_or(text.len()),
+        let end = if text.starts_with('[') {
+            text.find(']').ok_or(HostPortFault::Unclosed)? + 1
+        } else {
+            text.rfind(':').unwrap_or(text.len())
         };
         let (host, rest) = text.split_at(end);
         let parsed = host.parse();

@@ -180,7 +180,6 @@ impl Command {
         out.extend_from_slice(&value);
     }
 
-    // long: one arm for each command
     fn encode_value(&self, value: &mut BytesMut) {
         match self {
             Self::Hello(hello) => hello.encode_value(value),
@@ -214,7 +213,6 @@ impl Command {
         }
     }
 
-    // long: one arm for each command
     fn decode(kind: u8, mut value: Bytes) -> Result<Option<Self>, Malformed> {
         let input = &mut value;
         let command = match CommandKind::of_number(kind & !CRITICAL) {

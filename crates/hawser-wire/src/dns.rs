@@ -254,9 +254,10 @@ impl DnsAnswer {
         if self.addresses.contains(&address) {
             return;
         }
-        match self.addresses.len() < MAX_ADDRESSES {
-            true => self.addresses.push(address),
-            false => self.may_lead_elsewhere = true,
+        if self.addresses.len() < MAX_ADDRESSES {
+            self.addresses.push(address);
+        } else {
+            self.may_lead_elsewhere = true;
         }
     }
 }

@@ -269,9 +269,10 @@ impl ChunkHeader {
             self.offset.value(),
         ];
         let numbers: usize = numbers.into_iter().map(crate::varint_length).sum();
-        let metadata = match self.flags.open {
-            true => crate::varint_length(self.metadata.len() as u64) + self.metadata.len(),
-            false => 0,
+        let metadata = if self.flags.open {
+            crate::varint_length(self.metadata.len() as u64) + self.metadata.len()
+        } else {
+            0
         };
         1 + numbers + metadata
     }

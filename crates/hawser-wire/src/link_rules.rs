@@ -52,9 +52,10 @@ impl LinkRulesEntry {
         let is_sound = (1..=Self::MAX_WEIGHT).contains(&entry.weight)
             && entry.price <= Self::MAX_PRICE
             && entry.price_weight <= Self::MAX_PRICE_WEIGHT;
-        match is_sound {
-            true => Ok(entry),
-            false => Err(Malformed::new(WHAT, MalformedReason::BadValue)),
+        if is_sound {
+            Ok(entry)
+        } else {
+            Err(Malformed::new(WHAT, MalformedReason::BadValue))
         }
     }
 }

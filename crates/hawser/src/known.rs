@@ -101,9 +101,10 @@ fn append(path: &Path, line: &str) -> Result<(), KnownKeysError> {
     options.create(true).read(true).append(true).mode(0o600);
     let mut file = options.open(path).map_err(failed)?;
     let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
-    let begins = match ends_with_line_end(&mut file, size).map_err(failed)? {
-        true => "",
-        false => UNFINISHED,
+    let begins = if ends_with_line_end(&mut file, size).map_err(failed)? {
+        ""
+    } else {
+        UNFINISHED
     };
     let line = format!("{begins}{line}");
     if size + line.len() as u64 > MAX_FILE {

@@ -25,9 +25,10 @@ pub(crate) fn imports(tree: &Tree) -> Vec<Import> {
         let module = &node.module;
         let used = module.bindings.iter().filter(|b| is_used(b, node));
         let used = used.map(|b| (b.path.clone(), b.line));
-        let words = match module.globs.is_empty() {
-            true => None,
-            false => Some(module.words.iter()),
+        let words = if module.globs.is_empty() {
+            None
+        } else {
+            Some(module.words.iter())
         };
         let from_globs = words.into_iter().flatten();
         let from_globs = from_globs.map(|(word, line)| (vec![word.clone()], *line));

@@ -36,9 +36,10 @@ impl Release {
             .any(|tag| tag.strip_prefix('v') == Some(version));
         let commit = git(&["log", "-1", "--format=%h", "--abbrev=8"])?;
         Ok(Self {
-            version: match is_released || given.is_some() {
-                true => version.to_owned(),
-                false => format!("{version}~{time}.{commit}"),
+            version: if is_released || given.is_some() {
+                version.to_owned()
+            } else {
+                format!("{version}~{time}.{commit}")
             },
             time,
             machine: std::env::consts::ARCH,

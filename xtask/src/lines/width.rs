@@ -17,11 +17,8 @@ use crate::source::Source;
 
 /// Returns every line that is too long.
 pub(super) fn problems(root: &Path) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    collect(root, &mut files)?;
-    files.sort();
     let mut problems = Vec::new();
-    for file in files {
+    for file in files_with(root, &EXTENSIONS)? {
         let shown = file.strip_prefix(root).unwrap_or(&file).display();
         let shown = shown.to_string();
         let text = fs::read_to_string(&file).with_context(|| shown.clone())?;
@@ -94,19 +91,27 @@ fn is_one_word(line: &str) -> bool {
     !line.trim_start_matches(marks).trim_end().contains(' ')
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Returns the project's own files with one of these extensions, sorted.
+pub(crate) fn files_with(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    collect(root, extensions, &mut files)?;
+    files.sort();
+    Ok(files)
+}
+
+fn collect(folder: &Path, extensions: &[&str], files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let name = path.file_name().and_then(|it| it.to_str());
         let name = name.unwrap_or_default();
         if path.is_dir() {
             if !name.starts_with('.') && !SKIPPED_FOLDERS.contains(&name) {
-                collect(&path, files)?;
+                collect(&path, extensions, files)?;
             }
             continue;
         }
         let extension = path.extension().and_then(|it| it.to_str());
-        if extension.is_some_and(|it| EXTENSIONS.contains(&it)) {
+        if extension.is_some_and(|it| extensions.contains(&it)) {
             files.push(path);
         }
     }

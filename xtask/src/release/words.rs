@@ -74,9 +74,12 @@ fn section_faults(changelog: &str, version: &str) -> Vec<String> {
 /// `YYYY-MM-DD`.
 fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
-    let number = |part: &str| match part.bytes().all(|it| it.is_ascii_digit()) {
-        true => part.parse::<u32>().ok(),
-        false => None,
+    let number = |part: &str| {
+        if part.bytes().all(|it| it.is_ascii_digit()) {
+            part.parse::<u32>().ok()
+        } else {
+            None
+        }
     };
     match parts[..] {
         [year, month, day] => {

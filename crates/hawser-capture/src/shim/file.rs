@@ -66,9 +66,10 @@ impl ShimFile {
     pub fn write_in_one_of(folders: &[PathBuf]) -> Result<Self, ShimError> {
         let mut problem = ShimError::Unsuitable(PathBuf::new());
         for folder in folders {
-            let written = match is_suitable(folder) {
-                true => Self::write(folder),
-                false => Err(ShimError::Unsuitable(folder.clone())),
+            let written = if is_suitable(folder) {
+                Self::write(folder)
+            } else {
+                Err(ShimError::Unsuitable(folder.clone()))
             };
             match written {
                 Ok(file) => return Ok(file),

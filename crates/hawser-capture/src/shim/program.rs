@@ -80,9 +80,10 @@ fn elf(head: &[u8]) -> Option<Unaffected> {
         bytes.get_mut(place..place + length)?.copy_from_slice(from);
         usize::try_from(u64::from_ne_bytes(bytes)).ok()
     };
-    let [table, size, count] = match wide {
-        true => [number(32, 8)?, number(54, 2)?, number(56, 2)?],
-        false => [number(28, 4)?, number(42, 2)?, number(44, 2)?],
+    let [table, size, count] = if wide {
+        [number(32, 8)?, number(54, 2)?, number(56, 2)?]
+    } else {
+        [number(28, 4)?, number(42, 2)?, number(44, 2)?]
     };
     for index in 0..count {
         let kind = number(table.checked_add(index.checked_mul(size)?)?, 4)?;

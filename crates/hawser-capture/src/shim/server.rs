@@ -151,9 +151,10 @@ impl<A: Admit> Context<A> {
             Operation::ServerAt(stub) => address(self.admit.server_at(stub)),
             Operation::Datagram(destination) => {
                 let process = Process::read(id, user);
-                match self.admit.admits_datagrams(destination, &process) {
-                    true => Answer::Leave,
-                    false => Answer::Refuse,
+                if self.admit.admits_datagrams(destination, &process) {
+                    Answer::Leave
+                } else {
+                    Answer::Refuse
                 }
             }
             Operation::Connect(destination) if is_local(destination.ip()) => Answer::Leave,

@@ -125,7 +125,7 @@ fn ten_thousand_connections_leave_nothing_counted() {
     let server = stage.listener.try_clone().unwrap();
     std::thread::spawn(move || {
         while let Ok((stream, _)) = server.accept() {
-            drop(stream)
+            drop(stream);
         }
     });
     let mut others: Vec<Puppet> = (0..3).map(|_| Puppet::new(Some(&stage.group))).collect();

@@ -95,8 +95,9 @@ pub(crate) fn nft(rules: &str) -> Result<(), String> {
     let mut command = Command::new("nft");
     let output = command.arg(rules).output();
     let output = output.map_err(|error| format!("cannot run nft: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }

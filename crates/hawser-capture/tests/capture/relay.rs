@@ -94,9 +94,10 @@ impl Altered {
         let last_alone = Flag::Fin as u8 | Flag::Push as u8;
         let piece = |(number, payload): (usize, &[u8])| Segment {
             sequence: (whole.sequence).wrapping_add(u32::try_from(number * self.most).unwrap()),
-            flags: match number + 1 == count {
-                true => whole.flags,
-                false => whole.flags & !last_alone,
+            flags: if number + 1 == count {
+                whole.flags
+            } else {
+                whole.flags & !last_alone
             },
             payload: payload.to_vec(),
             ..whole.clone()

@@ -164,9 +164,10 @@ fn strangers() -> [IpAddr; 2] {
 
 /// A SYN's option that wants a bond.
 fn question(paper: bool, connection: u32) -> Vec<u8> {
-    let (form, version) = match paper {
-        true => (OfferForm::Paper, 0),
-        false => (OfferForm::Binary, SynOption::VERSION),
+    let (form, version) = if paper {
+        (OfferForm::Paper, 0)
+    } else {
+        (OfferForm::Binary, SynOption::VERSION)
     };
     let option = SynOption {
         offer: Offer {

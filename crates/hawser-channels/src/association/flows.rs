@@ -35,9 +35,10 @@ pub(super) fn list<'a>(
             .or_insert_with(|| (key.dscp, tally.clone()));
     }
     let is_cut = sent_count.max(received_count) > most;
-    let count = match is_cut {
-        true => sent_count.max(received_count),
-        false => flows.len(),
+    let count = if is_cut {
+        sent_count.max(received_count)
+    } else {
+        flows.len()
     };
     let flow = |(ends, (dscp, tally)): (FlowEnds, (u8, FlowTally))| PacketFlow {
         ends,
@@ -80,9 +81,10 @@ fn ends(key: &FlowKey, is_from_client: bool) -> FlowEnds {
         _ => key.ports,
     };
     let (source, destination) = ((key.source, ports.0), (key.destination, ports.1));
-    let (client, remote) = match is_from_client {
-        true => (source, destination),
-        false => (destination, source),
+    let (client, remote) = if is_from_client {
+        (source, destination)
+    } else {
+        (destination, source)
     };
     FlowEnds {
         protocol: key.protocol,

@@ -144,14 +144,18 @@ fn on_the_wire(traffic: Traffic) -> ByteCount {
 /// Two paths of one link as one. A path that does not answer beside one that does counts only in
 /// what it has carried.
 fn merge(one: PathSample, other: PathSample) -> PathSample {
-    let (best, rest) = match other.is_active && !one.is_active {
-        true => (other, one),
-        false => (one, other),
+    let (best, rest) = if other.is_active && !one.is_active {
+        (other, one)
+    } else {
+        (one, other)
     };
     let counts = rest.is_active == best.is_active;
-    let sum = |value: fn(&PathSample) -> ByteCount| match counts {
-        true => value(&best) + value(&rest),
-        false => value(&best),
+    let sum = |value: fn(&PathSample) -> ByteCount| {
+        if counts {
+            value(&best) + value(&rest)
+        } else {
+            value(&best)
+        }
     };
     let rate = if counts { rest.rate } else { Rate::ZERO };
     let lowest = |time: fn(&PathSample) -> Option<Duration>| {

@@ -126,9 +126,10 @@ impl AssociationTunnel {
                     }
                 }
                 Stage::Rest => {
-                    self.stage = match self.place(now, association, Turn::Any) {
-                        true => Stage::Drain { any: false },
-                        false => Stage::Last,
+                    self.stage = if self.place(now, association, Turn::Any) {
+                        Stage::Drain { any: false }
+                    } else {
+                        Stage::Last
                     };
                 }
                 Stage::Last => {

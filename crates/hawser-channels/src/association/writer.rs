@@ -179,9 +179,10 @@ impl AssociationWriter {
         session: &mut Session,
         queued: ByteCount,
     ) -> (bool, bool) {
-        let mut room = match self.waiting.is_empty() {
-            true => self.low_water.as_u64().saturating_sub(queued.as_u64()),
-            false => 0,
+        let mut room = if self.waiting.is_empty() {
+            self.low_water.as_u64().saturating_sub(queued.as_u64())
+        } else {
+            0
         };
         let before = self.waiting.len();
         // What the session has to say beside chunks leaves in any case.

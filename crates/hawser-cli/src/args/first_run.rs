@@ -2,7 +2,6 @@ use clap::{Args, ValueEnum};
 use hawser_config::{GatewaySource, HostPort};
 
 /// `hawser setup`.
-// long: what may be said on the command line in place of each answer.
 #[derive(Args, Debug)]
 pub(crate) struct SetupArgs {
     /// Enrol with the gateway of the invite in a file, from standard input (-) or given here, where

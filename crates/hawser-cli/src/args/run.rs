@@ -93,11 +93,15 @@ impl RunArgs {
 
     /// Flags that leave each other nothing to do, in one line.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        let flag = match self.discovery.discover {
-            _ if self.mode == Mode::Auto => return None,
-            true => "--discover",
-            false if self.vouched.vouched.is_empty() => return None,
-            false => "--vouched",
+        if self.mode == Mode::Auto {
+            return None;
+        }
+        let flag = if self.discovery.discover {
+            "--discover"
+        } else if !self.vouched.vouched.is_empty() {
+            "--vouched"
+        } else {
+            return None;
         };
         Some(format!(
             "{flag} cannot be used with --mode {}: it is about servers that connections could go \

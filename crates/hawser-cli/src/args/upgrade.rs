@@ -14,9 +14,10 @@ pub(crate) struct UpgradeArgs {
 
 fn limit(text: &str) -> Result<Duration, String> {
     let limit = hawser_types::parse_duration(text).map_err(|error| error.to_string())?;
-    match limit <= MAX_LIMIT {
-        true => Ok(limit),
-        false => Err("expected a time from 0s to 365d".to_owned()),
+    if limit <= MAX_LIMIT {
+        Ok(limit)
+    } else {
+        Err("expected a time from 0s to 365d".to_owned())
     }
 }
 

@@ -51,14 +51,13 @@ async fn tell(mut conversation: Conversation, args: EventsArgs) -> anyhow::Resul
 }
 
 fn line(event: &Event, json: bool) -> serde_json::Result<String> {
-    let text = match json {
-        true => serde_json::to_string(event)?,
-        false => {
-            let (year, month, day) = Date::after_1970(event.at_unix_ms / DAY).parts();
-            let time = clock(event.at_unix_ms);
-            let what = render_change(&event.what);
-            format!("{year:04}-{month:02}-{day:02} {time}  {what}")
-        }
+    let text = if json {
+        serde_json::to_string(event)?
+    } else {
+        let (year, month, day) = Date::after_1970(event.at_unix_ms / DAY).parts();
+        let time = clock(event.at_unix_ms);
+        let what = render_change(&event.what);
+        format!("{year:04}-{month:02}-{day:02} {time}  {what}")
     };
     Ok(text + "\n")
 }

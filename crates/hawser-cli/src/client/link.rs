@@ -34,8 +34,9 @@ async fn look(conversation: &mut Conversation, args: &LinkArgs) -> anyhow::Resul
         return Err(Usage(format!("no link is called {name}; there are {known}")).into());
     }
     snapshot.links.retain(|link| link.name == args.name);
-    match args.json {
-        true => show_json(&snapshot.links.first()),
-        false => show(&render_links(&snapshot, width())),
+    if args.json {
+        show_json(&snapshot.links.first())
+    } else {
+        show(&render_links(&snapshot, width()))
     }
 }

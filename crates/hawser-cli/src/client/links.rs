@@ -11,8 +11,9 @@ use crate::setup::{Setup, show, show_json};
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
     let snapshot = status(&mut conversation, &Request::STATUS_WITHOUT_SESSIONS).await?;
-    match args.json {
-        true => show_json(&snapshot.links),
-        false => show(&render_links(&snapshot, width())),
+    if args.json {
+        show_json(&snapshot.links)
+    } else {
+        show(&render_links(&snapshot, width()))
     }
 }

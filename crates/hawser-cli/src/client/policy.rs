@@ -25,9 +25,10 @@ pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> 
         return Ok(());
     }
     let policy = ask(&mut conversation).await?;
-    match args.table.json {
-        true => show_json(&policy),
-        false => show(&render_policy(&policy, width())),
+    if args.table.json {
+        show_json(&policy)
+    } else {
+        show(&render_policy(&policy, width()))
     }
 }
 

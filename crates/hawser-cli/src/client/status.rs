@@ -12,12 +12,13 @@ use crate::setup::{Setup, show, show_json};
 
 /// Shows what the daemon is doing.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
-    let wanted = match args.json {
-        true => ALL_SESSIONS,
-        false => Request::Status {
+    let wanted = if args.json {
+        ALL_SESSIONS
+    } else {
+        Request::Status {
             sessions: None,
             streams: Some(STREAMS_SHOWN as u64),
-        },
+        }
     };
     let begun = Conversation::with_daemon(&setup.state).await;
     let mut conversation = match begun {
@@ -29,9 +30,10 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
         },
     };
     let snapshot = status(&mut conversation, &wanted).await?;
-    match args.json {
-        true => show_json(&snapshot),
-        false => show(&render_status(&snapshot, width())),
+    if args.json {
+        show_json(&snapshot)
+    } else {
+        show(&render_status(&snapshot, width()))
     }
 }
 

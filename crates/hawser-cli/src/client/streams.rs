@@ -17,9 +17,10 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
     let snapshot = status(&mut conversation, &Request::STATUS).await?;
     let placed = placed(&mut conversation, &snapshot).await?;
-    match args.json {
-        true => show_json(&Open::of(&snapshot, placed.as_ref())),
-        false => show(&render_streams(&snapshot, placed.as_ref(), width())),
+    if args.json {
+        show_json(&Open::of(&snapshot, placed.as_ref()))
+    } else {
+        show(&render_streams(&snapshot, placed.as_ref(), width()))
     }
 }
 

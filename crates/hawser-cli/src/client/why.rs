@@ -29,9 +29,10 @@ pub(crate) async fn run(setup: &Setup, args: &WhyArgs) -> anyhow::Result<()> {
     let Response::Why(report) = conversation.ask(&request).await? else {
         bail!(OTHER_ANSWER);
     };
-    match args.table.json {
-        true => show_json(&report),
-        false => show(&render_why(&report, width())),
+    if args.table.json {
+        show_json(&report)
+    } else {
+        show(&render_why(&report, width()))
     }
 }
 

@@ -48,9 +48,10 @@ pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
         report = bench.measure_all() => report,
         () = asked_to_end() => bail!("interrupted"),
     };
-    match args.table.json {
-        true => show_json(&report)?,
-        false => show(&report.to_string())?,
+    if args.table.json {
+        show_json(&report)?;
+    } else {
+        show(&report.to_string())?;
     }
     match report.together.problem {
         Some(problem) => bail!("all links together can't be measured: {problem}"),
@@ -189,10 +190,10 @@ fn link_names(config: &ClientConfig, links: &Links) -> Vec<String> {
         address.is_some_and(|address| address.ip().is_loopback())
     };
     let links = links.borrow();
-    let chosen = match config.addresses.iter().all(is_local) {
-        // No other link leads to a gateway on this machine.
-        true => links.iter().filter(|link| link.loopback).cloned().collect(),
-        false => usable(&links, &config.links),
+    let chosen = if config.addresses.iter().all(is_local) {
+        links.iter().filter(|link| link.loopback).cloned().collect()
+    } else {
+        usable(&links, &config.links)
     };
     let is_forbidden = |link: &Link| {
         config

@@ -32,9 +32,10 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     checks.extend(kill_switch().await);
     checks.extend(agent::check(setup).await);
     checks.extend(state::check(setup, &chosen).await);
-    match args.json {
-        true => show_json(&serde_json::json!({ "checks": checks }))?,
-        false => show(&text(&checks))?,
+    if args.json {
+        show_json(&serde_json::json!({ "checks": checks }))?;
+    } else {
+        show(&text(&checks))?;
     }
     let count = |status| checks.iter().filter(|check| check.status == status).count();
     match (count(Status::Fail), count(Status::Warn)) {
@@ -58,9 +59,10 @@ async fn kill_switch() -> Option<Check> {
 /// A fronted port whose connections come to another one has no bonds of its own.
 async fn redirects(fronted: &[FrontPort]) -> Vec<Check> {
     let ports: BTreeSet<u16> = fronted.iter().map(|it| it.port).collect();
-    let led = match ports.is_empty() {
-        true => None,
-        false => led_elsewhere(ports).await,
+    let led = if ports.is_empty() {
+        None
+    } else {
+        led_elsewhere(ports).await
     };
     let check = |(port, to): (u16, Option<u16>)| {
         let to = to.map_or_else(|| "another port".to_owned(), |to| format!("port {to}"));

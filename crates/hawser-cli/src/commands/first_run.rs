@@ -41,9 +41,10 @@ pub(crate) async fn run(setup: &Setup, args: &SetupArgs) -> anyhow::Result<()> {
         steps.enrol(source, links).await?;
     }
     steps.configure(&answers)?;
-    match answers.boot {
-        true => steps.start_at_boot(&answers)?,
-        false => steps.say_how_to_start(&answers),
+    if answers.boot {
+        steps.start_at_boot(&answers)?;
+    } else {
+        steps.say_how_to_start(&answers);
     }
     if answers.desktop {
         steps.tell_desktop()?;
@@ -58,10 +59,7 @@ pub(crate) async fn run(setup: &Setup, args: &SetupArgs) -> anyhow::Result<()> {
 
 /// What to do with it.
 fn next(answers: &Answers, ground: &Ground) -> String {
-    let sudo = match ground.is_root {
-        true => "sudo ",
-        false => "",
-    };
+    let sudo = if ground.is_root { "sudo " } else { "" };
     let command = match &answers.role {
         Role::Gateway { .. } => format!(
             "`{sudo}hawser invite` prints an invite for a client; enter it there in `hawser setup`. \

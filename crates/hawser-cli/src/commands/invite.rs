@@ -35,9 +35,10 @@ pub(crate) async fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<(
 async fn make(state: &StateDir, store: &GatewayStore, args: &InviteArgs) -> anyhow::Result<()> {
     let gateway = state.identity()?.public();
     let advertised = addresses(state)?;
-    let addresses = match args.advertise.is_empty() {
-        true => advertised,
-        false => told(&args.advertise, advertised.first().map(HostPort::port))?,
+    let addresses = if args.advertise.is_empty() {
+        advertised
+    } else {
+        told(&args.advertise, advertised.first().map(HostPort::port))?
     };
     let addresses = with_found(&addresses).await;
     let ttl = args.ttl.unwrap_or(DEFAULT_TTL);
@@ -89,9 +90,10 @@ fn list(store: &GatewayStore, json: bool) -> anyhow::Result<()> {
         .collect();
     let mut text = format!("{:<43}  {:>10}  STATE\n", "ID", "VALID FOR");
     for invite in &invites {
-        let left = match invite.is_open(now) {
-            true => rounded(invite.expires.since(now)),
-            false => "-".to_owned(),
+        let left = if invite.is_open(now) {
+            rounded(invite.expires.since(now))
+        } else {
+            "-".to_owned()
         };
         let state = match invite.used_by {
             Some(client) => match names.get(&client) {

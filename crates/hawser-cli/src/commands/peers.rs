@@ -159,9 +159,10 @@ fn tables(names: &[NamedPeer], clients: &[(Peer, PeerStatus)]) -> String {
     }
     for peer in names {
         let (key, name) = (peer.key.map(|key| key.to_string()), &peer.name);
-        let how = match peer.trusted_first {
-            true => " (its key was taken on trust)",
-            false => "",
+        let how = if peer.trusted_first {
+            " (its key was taken on trust)"
+        } else {
+            ""
         };
         let key = key.as_deref().unwrap_or("that of its first session");
         text.push_str(&format!("{key:<43}  {name}{how}\n"));

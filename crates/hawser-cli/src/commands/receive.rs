@@ -31,9 +31,10 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         directory.display()
     );
     let options = ReceiveOptions {
-        existing: match args.replace {
-            true => ExistingFile::Replace,
-            false => ExistingFile::Refuse,
+        existing: if args.replace {
+            ExistingFile::Replace
+        } else {
+            ExistingFile::Refuse
         },
         ..ReceiveOptions::default()
     };
@@ -126,13 +127,14 @@ impl UnorderedRead for Chunks {
 
 fn told(received: &Received, begun: Instant) -> String {
     let path = received.path.display();
-    match received.already_there {
-        true => format!("{path}: was there already, {}", received.size),
-        false => format!(
+    if received.already_there {
+        format!("{path}: was there already, {}", received.size)
+    } else {
+        format!(
             "{path}: {}, received {}",
             received.size,
             amount(received.transferred, begun.elapsed())
-        ),
+        )
     }
 }
 

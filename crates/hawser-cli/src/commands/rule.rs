@@ -117,9 +117,10 @@ fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> a
         Host::Ip(_) => None,
         Host::Name(name) => Some(name.as_str()),
     };
-    let protocol = match args.udp {
-        true => Protocol::Udp,
-        false => Protocol::Tcp,
+    let protocol = if args.udp {
+        Protocol::Udp
+    } else {
+        Protocol::Tcp
     };
     let facts = Facts {
         protocol,
@@ -133,9 +134,10 @@ fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> a
         dscp: args.dscp.map(Dscp::value),
     };
     let gateway = told.gateway.or_else(|| gateway(setup));
-    match args.table.json {
-        true => show_json(&report::test_json(&set, &facts, gateway)),
-        false => show(&report::test_text(&set, &facts, args.all, gateway)),
+    if args.table.json {
+        show_json(&report::test_json(&set, &facts, gateway))
+    } else {
+        show(&report::test_text(&set, &facts, args.all, gateway))
     }
 }
 

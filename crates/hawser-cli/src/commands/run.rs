@@ -43,7 +43,6 @@ pub(crate) use child::cannot_run;
 ///
 /// No daemon is needed, and one that runs is not disturbed: the lock of the state directory stays
 /// its own.
-// long: the parts that a run is made of, each begun once.
 pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCode> {
     if let Some(reason) = args.contradiction() {
         return Err(Usage(reason).into());
@@ -75,10 +74,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     {
         bail!("{flag}: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
     }
-    let kernel = match args.tun {
-        true => None,
-        false => kernel(args.via)?,
-    };
+    let kernel = if args.tun { None } else { kernel(args.via)? };
     let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
     let followed = match args.class {
         Some(class) => all_of_class(live_rules.subscribe(), class),

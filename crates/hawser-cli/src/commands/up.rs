@@ -1,7 +1,5 @@
 //! `hawser up`: the proxy port, over a gateway or straight over the links.
 
-// long: the parts of the daemon, each begun and ended once.
-
 mod enrolled;
 mod greeting;
 mod machine;
@@ -58,7 +56,6 @@ use rest::Rest;
 use scopes::Scopes;
 
 /// Runs the proxy until it is asked to end.
-// long: the parts of the daemon, in the order in which they begin.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let setup = &setup
         .with_transport(args.transport)
@@ -116,9 +113,10 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         machine: ThisMachine::new(own.clone()).with_private_names(whole.connection.private_names),
         own,
         reserved: setup.reserved_names()?,
-        inbound: match config.accept_inbound {
-            true => InboundFlows::Accepted,
-            false => InboundFlows::Refused,
+        inbound: if config.accept_inbound {
+            InboundFlows::Accepted
+        } else {
+            InboundFlows::Refused
         },
     };
     let served = way.serve(&daemon, proxy, subject, lans).await;
@@ -143,9 +141,10 @@ fn target(
     rules: &LinkRuleStore,
 ) -> anyhow::Result<Option<Target>> {
     let gateway = config.gateway.as_ref();
-    let target = match args.direct {
-        true => None,
-        false => Target::find(setup, &setup.state, gateway, &config.links, rules)?,
+    let target = if args.direct {
+        None
+    } else {
+        Target::find(setup, &setup.state, gateway, &config.links, rules)?
     };
     if target.is_none() && is_needed {
         return Err(Usage(scopes::LAN_WITHOUT_GATEWAY.to_owned()).into());
@@ -254,7 +253,6 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    // long: the parts that connections go by, each begun and ended once.
     async fn serve(
         self,
         daemon: &Daemon,
@@ -509,7 +507,6 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
-    // long: the port's life, from when it opens until nothing is open any more.
     async fn serve(
         mut self,
         dialer: Arc<ConnectionDialer>,

@@ -11,9 +11,10 @@ use crate::setup::{Setup, show};
 
 /// Prints the file for `https://NAME/.well-known/hawser`.
 pub(crate) fn run(setup: &Setup, args: &VoucherArgs) -> anyhow::Result<()> {
-    let bonded = match args.none {
-        true => None,
-        false => Some(vouched(setup, args)?),
+    let bonded = if args.none {
+        None
+    } else {
+        Some(vouched(setup, args)?)
     };
     let days = args.days.map(|days| Duration::from_secs(days * 86_400));
     let voucher = Voucher {
@@ -29,9 +30,10 @@ pub(crate) fn run(setup: &Setup, args: &VoucherArgs) -> anyhow::Result<()> {
 fn vouched(setup: &Setup, args: &VoucherArgs) -> anyhow::Result<VouchedKeys> {
     let own = setup.state.identity()?.public();
     let configured = setup.config.serve.front.ports.iter().map(|it| it.port);
-    let ports: BTreeSet<u16> = match args.ports.is_empty() {
-        true => configured.collect(),
-        false => args.ports.iter().copied().collect(),
+    let ports: BTreeSet<u16> = if args.ports.is_empty() {
+        configured.collect()
+    } else {
+        args.ports.iter().copied().collect()
     };
     if ports.is_empty() {
         bail!(

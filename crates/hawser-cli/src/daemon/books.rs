@@ -156,9 +156,12 @@ impl Account {
 /// Returns the account of what has moved so much since it began, `age` ago.
 fn entered(before: Option<Meter>, moved: Moved, age: Duration, span: Duration) -> Meter {
     // One that was not listed before may be an old one.
-    let begun = || match age > span.saturating_mul(2) {
-        true => Meter::at(moved),
-        false => Meter::default(),
+    let begun = || {
+        if age > span.saturating_mul(2) {
+            Meter::at(moved)
+        } else {
+            Meter::default()
+        }
     };
     let mut meter = before.unwrap_or_else(begun);
     meter.enter(moved, span);

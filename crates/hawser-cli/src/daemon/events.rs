@@ -22,15 +22,16 @@ use super::state::State;
 pub(super) async fn watch(state: Arc<State>) {
     loop {
         let begun = Instant::now();
-        let least = match state.notice() {
-            true => LOOK_EVERY,
-            false => LOOK_IDLE_EVERY,
+        let least = if state.notice() {
+            LOOK_EVERY
+        } else {
+            LOOK_IDLE_EVERY
         };
         let rest = rest_after(begun.elapsed());
-        match rest > least {
-            true => sleep(rest).await,
-            // With all else that is looked at every now and then.
-            false => sleep_until(next_after(Instant::now(), least)).await,
+        if rest > least {
+            sleep(rest).await;
+        } else {
+            sleep_until(next_after(Instant::now(), least)).await;
         }
     }
 }

@@ -76,9 +76,10 @@ impl Lock {
 
 fn described(holder: &str) -> String {
     let holder = holder.trim().replace(char::is_control, "?");
-    match holder.is_empty() {
-        true => String::new(),
-        false => format!(" ({holder})"),
+    if holder.is_empty() {
+        String::new()
+    } else {
+        format!(" ({holder})")
     }
 }
 

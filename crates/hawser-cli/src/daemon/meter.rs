@@ -54,9 +54,12 @@ impl Meter {
     /// then has moved all of it since.
     pub(super) fn enter(&mut self, now: Moved, span: Duration) {
         let new = now.since(self.last);
-        let rate = |bytes: u64| match span.is_zero() {
-            true => Rate::ZERO,
-            false => Rate::over(ByteCount::new(bytes), span),
+        let rate = |bytes: u64| {
+            if span.is_zero() {
+                Rate::ZERO
+            } else {
+                Rate::over(ByteCount::new(bytes), span)
+            }
         };
         *self = Self {
             last: now,

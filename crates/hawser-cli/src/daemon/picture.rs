@@ -47,9 +47,10 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
         let mut all = account.map(|a| a.gone(channels)).unwrap_or_default();
         channels.iter().for_each(|channel| all.add(moved(channel)));
         let twice = session.counters.bytes_again + session.counters.bytes_duplicated;
-        status.state = match channels.is_empty() {
-            true => SessionState::Interrupted,
-            false => SessionState::Established,
+        status.state = if channels.is_empty() {
+            SessionState::Interrupted
+        } else {
+            SessionState::Established
         };
         status.bytes_sent = ByteCount::new(all.sent.saturating_sub(twice));
         status.bytes_received = ByteCount::new(all.received);
@@ -201,9 +202,10 @@ fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {
             ChannelRole::Bulk => ChannelKind::Bulk,
             ChannelRole::Express => ChannelKind::Express,
         },
-        state: match channel.suspect {
-            true => ChannelState::Suspect,
-            false => ChannelState::Up,
+        state: if channel.suspect {
+            ChannelState::Suspect
+        } else {
+            ChannelState::Up
         },
         rtt: (!channel.rtt.is_zero()).then_some(channel.rtt),
         cwnd_bytes: channel.congestion_window,

@@ -96,9 +96,10 @@ fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
         taken_unix_ms: milliseconds(since_1970()),
         is_whole: true,
         links: links.collect(),
-        destinations: match destinations {
-            true => streams.filter_map(destination).collect(),
-            false => Vec::new(),
+        destinations: if destinations {
+            streams.filter_map(destination).collect()
+        } else {
+            Vec::new()
         },
     }
 }

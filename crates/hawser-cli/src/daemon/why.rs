@@ -259,7 +259,6 @@ fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
     summary.notes.iter().filter_map(event).collect()
 }
 
-// long: an arm for each kind.
 /// Returns the event without its time.
 fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
     let about = |what: &str, link: LinkIndex, channel: Option<ChannelId>| WhyEvent {

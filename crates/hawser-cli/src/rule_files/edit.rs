@@ -106,9 +106,10 @@ impl Standing {
         let name = self.path.display().to_string();
         let rules = self.content.rules(&name, &document.to_string())?;
         let there = rules.get(self.place);
-        match there.is_some_and(|rule| is_meant(rule, meant)) {
-            true => Ok(()),
-            false => Err(RulesChanged.into()),
+        if there.is_some_and(|rule| is_meant(rule, meant)) {
+            Ok(())
+        } else {
+            Err(RulesChanged.into())
         }
     }
 }
@@ -170,9 +171,10 @@ fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
         let is_apart = own.starts_with('\n');
         table
             .decor_mut()
-            .set_prefix(match is_apart && head.is_empty() {
-                true => "\n",
-                false => head,
+            .set_prefix(if is_apart && head.is_empty() {
+                "\n"
+            } else {
+                head
             });
         let gap = if is_apart { "" } else { "\n" };
         next.decor_mut().set_prefix(format!("{gap}{own}"));

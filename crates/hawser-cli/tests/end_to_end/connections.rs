@@ -1,7 +1,5 @@
 //! Connection mode over two real links, to a server in another network namespace.
 
-// long: the two links and the server that all these tests share stand below them.
-
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +24,7 @@ fn a_silent_link_costs_only_what_was_on_it() {
         || {
             // What would come back over dsl goes nowhere any more.
             cut("silent", |neighbour| {
-                neighbour.ip("route add blackhole 10.1.0.2/32")
+                neighbour.ip("route add blackhole 10.1.0.2/32");
             });
         },
     );

@@ -43,9 +43,10 @@ fn what_looking_costs() {
 
 /// Prints the table.
 fn measure(place: &Place, ends: &[Daemon; 2]) {
-    let build = match cfg!(debug_assertions) {
-        true => "not optimised",
-        false => "optimised",
+    let build = if cfg!(debug_assertions) {
+        "not optimised"
+    } else {
+        "optimised"
     };
     let seconds = SPAN.as_secs();
     println!("{LINKS} links, {STREAMS} streams that move nothing, {seconds} s each, {build}");

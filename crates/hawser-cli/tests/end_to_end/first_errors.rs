@@ -107,7 +107,6 @@ fn mistakes_on_the_command_line_are_explained() {
 }
 
 #[test]
-// long: a table.
 fn mistakes_with_invites_and_gateways_are_explained() {
     let place = Place::new();
     let stage = Stage::new(&place);

@@ -1,6 +1,5 @@
 //! `serve` and `up`: enrolment, traffic, status, revocation and restarts.
 
-// long: one story for each thing that clients and gateways do
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::Signal;

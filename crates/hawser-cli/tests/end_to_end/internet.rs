@@ -50,9 +50,10 @@ impl Internet {
 
     /// The same, where the kernel captures what programs send; else that is told as well.
     pub(crate) fn captured(test: &str) -> Option<Self> {
-        match kernel_captures(test) {
-            true => Self::new(test),
-            false => None,
+        if kernel_captures(test) {
+            Self::new(test)
+        } else {
+            None
         }
     }
 

@@ -152,9 +152,10 @@ fn a_gateway_that_is_not_there_is_told_with_the_reason_until_it_is() {
 fn with_net(test: &str, body: impl Fn(&Net)) {
     in_namespace(test, || {
         serve_names_if_asked();
-        match has_mounts() {
-            true => body(&Net::new(test)),
-            false => hawser_skip::skip(&format!("end_to_end::{test}"), "no mount namespace here"),
+        if has_mounts() {
+            body(&Net::new(test));
+        } else {
+            hawser_skip::skip(&format!("end_to_end::{test}"), "no mount namespace here");
         }
     });
 }

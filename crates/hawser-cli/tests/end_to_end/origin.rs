@@ -51,9 +51,10 @@ pub(crate) fn fetch(proxy: &str, origin: SocketAddr, size: usize) -> Result<Vec<
         .args(["--noproxy", "", "--proxy", proxy, &url])
         .output()
         .expect("this test needs curl");
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(Ended::of(output)),
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(Ended::of(output))
     }
 }
 

@@ -62,7 +62,6 @@ fn another_policy_holds_at_once(net: &Internet, log: &impl Fn() -> String) {
     assert!(set.err.contains("allowed are wrr wrrb ikr"), "{set:?}");
 }
 
-// long: the life of one flow.
 #[test]
 fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
     let test =
@@ -142,7 +141,6 @@ fn flows_of_packets_are_shown_at_both_ends_with_the_links_that_carry_them() {
     });
 }
 
-// long: the life of one connection.
 #[test]
 fn tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link() {
     let test = "packet_flows::tcp_goes_as_packets_where_a_rule_says_so_and_outlives_its_link";

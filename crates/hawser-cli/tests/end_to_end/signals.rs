@@ -110,7 +110,6 @@ fn a_transfer_has_left_a_link_at_both_ends_before_it_goes() {
     });
 }
 
-// long: the life of one flow.
 #[test]
 fn packets_have_left_a_link_before_it_goes_and_none_is_lost() {
     let test = "signals::packets_have_left_a_link_before_it_goes_and_none_is_lost";
@@ -125,9 +124,10 @@ fn packets_have_left_a_link_before_it_goes_and_none_is_lost() {
         let flow = || echoes(&net.place, "client", "udp").unwrap_or_default();
         let on = |link: &str| carried(&flow(), link);
         until("it goes over a link", || on("dsl") + on("lte") > 5000, log);
-        let (fading, other) = match on("dsl") > on("lte") {
-            true => ("dsl", "lte"),
-            false => ("lte", "dsl"),
+        let (fading, other) = if on("dsl") > on("lte") {
+            ("dsl", "lte")
+        } else {
+            ("lte", "dsl")
         };
         let signal = ["link", fading, "--signal", "-85dBm"];
         let set = net.place.run("client", &signal);

@@ -77,13 +77,12 @@ impl Net {
 
     fn launch_gateway(&self, asks: bool, arguments: &[&str]) -> Daemon {
         let invite = self.place.path("invite");
-        let mut serve = match asks {
-            true => {
-                let mut command = self.router.command("unshare");
-                cover(&self.place, &mut command, HAWSER);
-                command
-            }
-            false => self.router.command(HAWSER),
+        let mut serve = if asks {
+            let mut command = self.router.command("unshare");
+            cover(&self.place, &mut command, HAWSER);
+            command
+        } else {
+            self.router.command(HAWSER)
         };
         serve.arg("--state").arg(self.place.path("gateway"));
         serve.args(["serve", "--listen", &format!("{GATEWAY}:7443")]);

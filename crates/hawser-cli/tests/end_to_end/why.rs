@@ -21,7 +21,6 @@ fn largest_stream(report: &Value) -> String {
     largest.unwrap()["id"].to_string()
 }
 
-// long: one download, as both ends tell of it.
 #[test]
 fn both_ends_say_what_they_sent_over_which_link_and_why() {
     if origin::is_without_curl("both_ends_say_what_they_sent_over_which_link_and_why") {

@@ -9,7 +9,6 @@ use super::program::until;
 use machine::{Machine, carried};
 
 #[test]
-// long: a transcript.
 fn a_machine_is_set_up_by_one_command_and_as_it_was_by_another() {
     let Some(machine) = Machine::boot("installed::a_machine_is_set_up_by_one_command") else {
         return;

@@ -72,9 +72,10 @@ fn over_gateway(gateway: &GatewayStatus) -> String {
 }
 
 fn found(server: &DiscoveredStatus) -> String {
-    let state = match server.is_bonded {
-        true => "bonded with",
-        false => "no session yet with",
+    let state = if server.is_bonded {
+        "bonded with"
+    } else {
+        "no session yet with"
     };
     format!("  {state} {}, found by a {}", server.server, server.by)
 }
@@ -86,9 +87,10 @@ fn vouched(one: &VouchedStatus) -> Vec<String> {
         (None, _) => format!("  {name} has no voucher yet: connections to it are refused"),
         (Some(_), true) => format!("  {name} has no Hawser, by its voucher"),
         (Some(left), false) => {
-            let state = match one.is_bonded {
-                true => "bonded with",
-                false => "no session now with",
+            let state = if one.is_bonded {
+                "bonded with"
+            } else {
+                "no session now with"
             };
             let (ports, left) = (ports.join(" "), span(left));
             format!("  {state} {name}, ports {ports}, vouched for {left} more")

@@ -134,16 +134,18 @@ fn because(reason: &Option<String>) -> String {
 
 fn addresses(all: &[IpAddr]) -> String {
     let words: Vec<_> = all.iter().map(ToString::to_string).collect();
-    match words.is_empty() {
-        true => "no address".to_owned(),
-        false => words.join(", "),
+    if words.is_empty() {
+        "no address".to_owned()
+    } else {
+        words.join(", ")
     }
 }
 
 fn usage(up: LinkUse, down: LinkUse) -> String {
-    match up == down {
-        true => up.to_string(),
-        false => format!("{up} to send, {down} to receive"),
+    if up == down {
+        up.to_string()
+    } else {
+        format!("{up} to send, {down} to receive")
     }
 }
 

@@ -46,9 +46,10 @@ pub fn span(span: Duration) -> String {
 
 /// Use of a link: one word, or one for each direction.
 pub(crate) fn usage(allowed: &LinkAllowed) -> String {
-    match allowed.up == allowed.down {
-        true => allowed.up.to_string(),
-        false => format!("{}/{}", allowed.up, allowed.down),
+    if allowed.up == allowed.down {
+        allowed.up.to_string()
+    } else {
+        format!("{}/{}", allowed.up, allowed.down)
     }
 }
 
@@ -71,17 +72,19 @@ pub(crate) fn milliseconds(span: Duration) -> String {
 /// A span in milliseconds: `4.1 ms`, `250 ms`.
 pub(crate) fn milliseconds_with_unit(span: Duration) -> String {
     let millis = span.as_secs_f64() * 1e3;
-    match millis < 9.95 {
-        true => format!("{millis:.1} ms"),
-        false => format!("{millis:.0} ms"),
+    if millis < 9.95 {
+        format!("{millis:.1} ms")
+    } else {
+        format!("{millis:.0} ms")
     }
 }
 
 /// A span in seconds from one second on, else in milliseconds.
 pub(crate) fn seconds(span: Duration) -> String {
-    match span < Duration::from_secs(1) {
-        true => milliseconds_with_unit(span),
-        false => format!("{:.1} s", span.as_secs_f64()),
+    if span < Duration::from_secs(1) {
+        milliseconds_with_unit(span)
+    } else {
+        format!("{:.1} s", span.as_secs_f64())
     }
 }
 

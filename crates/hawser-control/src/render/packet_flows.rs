@@ -29,9 +29,10 @@ pub(super) fn in_short(session: &SessionStatus, most: usize, width: usize) -> Ve
             flow.over(),
         ]);
     }
-    let mut lines = match table.is_empty() {
-        true => Vec::new(),
-        false => table.lines(2, width),
+    let mut lines = if table.is_empty() {
+        Vec::new()
+    } else {
+        table.lines(2, width)
     };
     if session.packet_scheduler != AUTO && !lines.is_empty() {
         let by = printable(&session.packet_scheduler);

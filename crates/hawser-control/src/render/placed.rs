@@ -53,9 +53,10 @@ fn overview(connections: &[PlacedConnection], width: usize) -> Vec<String> {
 }
 
 pub(crate) fn why_in_short(one: &PlacedConnection) -> String {
-    match one.in_kernel {
-        true => format!("{} (kernel)", one.why),
-        false => one.why.clone(),
+    if one.in_kernel {
+        format!("{} (kernel)", one.why)
+    } else {
+        one.why.clone()
     }
 }
 

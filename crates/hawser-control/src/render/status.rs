@@ -56,9 +56,10 @@ pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
 
 fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
     let listen: Vec<String> = snapshot.listen.iter().map(ToString::to_string).collect();
-    let at = match listen.is_empty() {
-        true => String::new(),
-        false => format!(", at {}", listen.join(" ")),
+    let at = if listen.is_empty() {
+        String::new()
+    } else {
+        format!(", at {}", listen.join(" "))
     };
     let resident = snapshot.memory.resident_bytes;
     let used = snapshot.memory.used_bytes;
@@ -126,9 +127,10 @@ fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
         narrow.push(row);
     }
     let lines = wide.lines(0, usize::MAX);
-    match lines.iter().all(|line| line.chars().count() <= width) {
-        true => lines,
-        false => narrow.lines(0, width),
+    if lines.iter().all(|line| line.chars().count() <= width) {
+        lines
+    } else {
+        narrow.lines(0, width)
     }
 }
 
@@ -355,9 +357,10 @@ fn streams(session: &SessionStatus, width: usize) -> Vec<String> {
 }
 
 fn unless_empty<const N: usize>(table: &Table<N>, width: usize) -> Vec<String> {
-    match table.is_empty() {
-        true => Vec::new(),
-        false => table.lines(2, width),
+    if table.is_empty() {
+        Vec::new()
+    } else {
+        table.lines(2, width)
     }
 }
 

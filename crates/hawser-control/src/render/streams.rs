@@ -87,9 +87,10 @@ fn of_session(session: &SessionStatus, width: usize) -> Vec<String> {
     }
     let mut lines = vec![clip(&printable(&title), width)];
     lines.extend(left(session.is_left).map(|line| clip(line, width)));
-    lines.extend(match table.is_empty() {
-        true => vec!["  none".to_owned()],
-        false => table.lines(2, width),
+    lines.extend(if table.is_empty() {
+        vec!["  none".to_owned()]
+    } else {
+        table.lines(2, width)
     });
     lines.extend(left_out(session.stream_count, streams.len(), "streams"));
     lines

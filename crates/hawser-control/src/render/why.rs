@@ -226,9 +226,10 @@ fn streams(streams: &[WhyStream], width: usize) -> Vec<String> {
             size(stream.bytes_sent),
         ]);
     }
-    let mut lines = match table.is_empty() {
-        true => Vec::new(),
-        false => table.lines(2, width),
+    let mut lines = if table.is_empty() {
+        Vec::new()
+    } else {
+        table.lines(2, width)
     };
     lines.extend(left_out(streams.len() as u64, shown.len(), "streams"));
     lines

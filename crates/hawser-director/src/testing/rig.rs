@@ -159,9 +159,10 @@ impl Rig {
     }
 
     fn telling_if_due<R>(&self, act: impl FnOnce(&mut Director, Instant) -> R) -> R {
-        match self.with(|director, now| director.wants_progress(now)) {
-            true => self.telling(act),
-            false => self.with(act),
+        if self.with(|director, now| director.wants_progress(now)) {
+            self.telling(act)
+        } else {
+            self.with(act)
         }
     }
 

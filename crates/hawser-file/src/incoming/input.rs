@@ -123,9 +123,10 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
             });
         }
         let length = arrived.total();
-        match length == 0 || arrived.covers(&(0..length)) {
-            true => Ok((unfinished, length)),
-            false => Err(ReceiveError::CutShort),
+        if length == 0 || arrived.covers(&(0..length)) {
+            Ok((unfinished, length))
+        } else {
+            Err(ReceiveError::CutShort)
         }
     }
 }

@@ -194,9 +194,10 @@ impl Directory {
             return Ok(false);
         }
         self.check_entry()?;
-        let made = match replace {
-            true => self.link_in_place(name, target),
-            false => symlinkat(target, &self.handle, name.as_str()),
+        let made = if replace {
+            self.link_in_place(name, target)
+        } else {
+            symlinkat(target, &self.handle, name.as_str())
         };
         made.map_err(|errno| {
             let shown = || offer.path.to_string();
@@ -286,9 +287,10 @@ impl Directory {
 
     /// Refuses to store `needed` bytes where that would touch the reserve.
     pub(super) fn check_room(&self, needed: u64) -> Result<(), StoreError> {
-        match needed <= self.available(&self.figures()?) {
-            true => Ok(()),
-            false => Err(self.full(needed)),
+        if needed <= self.available(&self.figures()?) {
+            Ok(())
+        } else {
+            Err(self.full(needed))
         }
     }
 
@@ -319,11 +321,12 @@ impl Directory {
         let figures = self.figures()?;
         // Some file systems set no limit, and say 0.
         let keep = KEEP_FREE_ENTRIES.min(figures.f_files / KEEP_FREE_SHARE);
-        match figures.f_files > 0 && figures.f_favail <= keep {
-            true => Err(StoreError::TooManyEntries {
+        if figures.f_files > 0 && figures.f_favail <= keep {
+            Err(StoreError::TooManyEntries {
                 directory: self.path.clone(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
@@ -344,9 +347,10 @@ impl Directory {
 
     fn failed(&self, action: &'static str, name: &str, errno: Errno) -> StoreError {
         let error = errno.into();
-        match is_full(&error) {
-            true => self.full(ENTRY_BYTES),
-            false => StoreError::new(action, self.path_of(name), error),
+        if is_full(&error) {
+            self.full(ENTRY_BYTES)
+        } else {
+            StoreError::new(action, self.path_of(name), error)
         }
     }
 }

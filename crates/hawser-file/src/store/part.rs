@@ -224,9 +224,10 @@ impl Part {
 
     fn rename(&self) -> Result<(), ReceiveError> {
         let to = self.place.name().as_str();
-        let renamed = match self.options.replace {
-            true => self.directory.rename(&self.name, to),
-            false => self.directory.rename_to_free(&self.name, to),
+        let renamed = if self.options.replace {
+            self.directory.rename(&self.name, to)
+        } else {
+            self.directory.rename_to_free(&self.name, to)
         };
         renamed.map_err(|error| match error.kind() {
             io::ErrorKind::IsADirectory => ReceiveError::IsADirectory {
@@ -349,9 +350,12 @@ fn begin(
     removed.map_err(|error| failed("remove", name, error))?;
     let file = directory
         .open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
-        .map_err(|error| match is_full(&error) {
-            true => directory.full(0),
-            false => failed("create", name, error),
+        .map_err(|error| {
+            if is_full(&error) {
+                directory.full(0)
+            } else {
+                failed("create", name, error)
+            }
         })?;
     lock(&file, place)?;
     Ok(file)

@@ -399,9 +399,10 @@ impl KernelPlaces {
     /// What rules and estimates go by, and what the rules have left it already.
     fn request(&self, connection: &Connection) -> ConnectionRequest {
         ConnectionRequest {
-            protocol: match connection.udp {
-                true => Protocol::Udp,
-                false => Protocol::Tcp,
+            protocol: if connection.udp {
+                Protocol::Udp
+            } else {
+                Protocol::Tcp
             },
             remote: Some(connection.remote.ip()),
             port: connection.remote.port(),

@@ -47,21 +47,18 @@ where
         (destination, origin): (&Destination, &Origin),
     ) -> Result<Opened<V, P>, DialError> {
         let at = way.at;
-        let dialed = match way.is_only_way {
-            true => {
-                origin.early.iter().for_each(EarlyData::release);
-                let asking = self.dial_asking(servers, at, (destination, origin));
-                let dialed = dial_either_session(way.dialing, way.head_start, asking).await;
-                EitherStream::Bonded(dialed?)
-            }
-            false => {
-                let on_loss = |loss| match loss {
-                    Loss::Overtaken(_) => servers.note_overtaken(at),
-                    Loss::Failed(error) => tracing::debug!(%at, %error, "not by the session"),
-                };
-                let direct = self.dial_by_decision((destination, origin), None, false);
-                dial_either(way.dialing, way.head_start, direct, on_loss).await?
-            }
+        let dialed = if way.is_only_way {
+            origin.early.iter().for_each(EarlyData::release);
+            let asking = self.dial_asking(servers, at, (destination, origin));
+            let dialed = dial_either_session(way.dialing, way.head_start, asking).await;
+            EitherStream::Bonded(dialed?)
+        } else {
+            let on_loss = |loss| match loss {
+                Loss::Overtaken(_) => servers.note_overtaken(at),
+                Loss::Failed(error) => tracing::debug!(%at, %error, "not by the session"),
+            };
+            let direct = self.dial_by_decision((destination, origin), None, false);
+            dial_either(way.dialing, way.head_start, direct, on_loss).await?
         };
         match dialed {
             EitherStream::Direct(opened) => Ok(opened),

@@ -76,12 +76,11 @@ impl ByteStream for Late {
 
     fn poll_read_bytes(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
         ready!(self.poll_first(cx))?;
-        match self.cleared.is_empty() {
-            true => self.stream.poll_read_bytes(cx, max),
-            false => {
-                let length = max.min(self.cleared.len());
-                Poll::Ready(Ok(self.cleared.split_to(length)))
-            }
+        if self.cleared.is_empty() {
+            self.stream.poll_read_bytes(cx, max)
+        } else {
+            let length = max.min(self.cleared.len());
+            Poll::Ready(Ok(self.cleared.split_to(length)))
         }
     }
 

@@ -111,13 +111,14 @@ impl<R: Resolve> Lookups<R> {
         let own = own.await.map_err(|_| DialError::Internal)?;
         let taken = LOOKUPS_OF_CLIENT - share.available_permits();
         let common = Arc::clone(&self.common).acquire_owned();
-        let place = match taken <= FEW {
-            true => tokio::select! {
+        let place = if taken <= FEW {
+            tokio::select! {
                 biased;
                 place = common => place,
                 place = Arc::clone(&self.reserve).acquire_owned() => place,
-            },
-            false => common.await,
+            }
+        } else {
+            common.await
         };
         Ok([own, place.map_err(|_| DialError::Internal)?])
     }

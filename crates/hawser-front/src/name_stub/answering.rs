@@ -109,9 +109,10 @@ impl Answering {
     /// The same as far as it fits what the program takes in a datagram.
     pub(super) async fn datagram(&self, query: &[u8], meant: Meant) -> Option<Vec<u8>> {
         let answer = self.answer(query, meant).await?;
-        match answer.len() > datagram_limit(query) {
-            true => Some(cut(&answer)),
-            false => Some(answer),
+        if answer.len() > datagram_limit(query) {
+            Some(cut(&answer))
+        } else {
+            Some(answer)
         }
     }
 }

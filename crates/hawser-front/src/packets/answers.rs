@@ -37,9 +37,10 @@ impl Answers {
 
     /// The answer to a packet that the client must not or need not send to the gateway.
     pub(super) fn at_client(&self, packet: &PacketView<'_>, mtu: u16) -> Option<Vec<u8>> {
-        match packet.length() > usize::from(mtu) {
-            true => self.to_too_big(packet, mtu),
-            false => self.to_stub(packet),
+        if packet.length() > usize::from(mtu) {
+            self.to_too_big(packet, mtu)
+        } else {
+            self.to_stub(packet)
         }
     }
 

@@ -82,10 +82,10 @@ impl Book {
         };
         // To the end in any case: nobody is to see by the time whether a name is there.
         let peers = self.store.peers().into_iter();
-        peers.fold(None, |found, peer| match is_it(&peer) {
-            true => Some(peer),
-            false => found,
-        })
+        peers.fold(
+            None,
+            |found, peer| if is_it(&peer) { Some(peer) } else { found },
+        )
     }
 }
 

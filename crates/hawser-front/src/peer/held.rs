@@ -144,9 +144,10 @@ impl HeldPeers {
 
     /// The peer has not answered. Returns what becomes of the connection.
     pub(super) fn note_silence(&self, address: IpAddr) -> Passed {
-        let passed = match self.may_fall_back {
-            true => Passed::Plain,
-            false => Passed::Refused,
+        let passed = if self.may_fall_back {
+            Passed::Plain
+        } else {
+            Passed::Refused
         };
         if let Some(held) = self.lock().get_mut(&address.to_canonical()) {
             let peer = held.peer;

@@ -52,9 +52,10 @@ pub(super) async fn be_met(gateway: Arc<Client>) {
         }
         // To open one waits for a session by itself. Only what the gateway refuses takes longer.
         let is_back_soon = refused == Some(DialError::GatewayUnavailable);
-        pause = match is_back_soon || begun.elapsed() > LONGEST_PAUSE {
-            true => FIRST_PAUSE,
-            false => LONGEST_PAUSE.min(pause * 2),
+        pause = if is_back_soon || begun.elapsed() > LONGEST_PAUSE {
+            FIRST_PAUSE
+        } else {
+            LONGEST_PAUSE.min(pause * 2)
         };
         sleep(pause).await;
     }

@@ -193,9 +193,10 @@ impl NamedPeers {
             let connecting = clients.iter().map(|it| Box::pin(it.connected(PATIENCE)));
             let connecting: Vec<_> = connecting.collect();
             let connected = async {
-                match connecting.is_empty() {
-                    false => drop(select_all(connecting).await),
-                    true => std::future::pending().await,
+                if !connecting.is_empty() {
+                    drop(select_all(connecting).await)
+                } else {
+                    std::future::pending().await
                 }
             };
             tokio::select! {

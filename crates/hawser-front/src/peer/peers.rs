@@ -117,9 +117,10 @@ impl<S: Sessions> Peers<S> {
             return Ok(addresses);
         }
         let free = self.held.free(addresses);
-        match free.is_empty() {
-            true => Err(DialError::GatewayUnavailable),
-            false => Ok(free),
+        if free.is_empty() {
+            Err(DialError::GatewayUnavailable)
+        } else {
+            Ok(free)
         }
     }
 
@@ -140,9 +141,10 @@ impl<S: Sessions> Peers<S> {
         let at_peer = Destination::new(Host::Ip(address), destination.port);
         let Some(way) = self.sessions.dialer(peer, address) else {
             // As many sessions as there may be are in use: that is no silence of the peer.
-            return match self.held.allows_plain() {
-                true => direct.await.map(EitherStream::Direct),
-                false => Err(DialError::LimitReached),
+            return if self.held.allows_plain() {
+                direct.await.map(EitherStream::Direct)
+            } else {
+                Err(DialError::LimitReached)
             };
         };
         let dialing = way.dial_for(&at_peer, origin);

@@ -91,9 +91,10 @@ impl Punching {
                     Err(error) => Err(error),
                 };
                 tracing::debug!(?ended, "the other host says no more about its UDP sockets");
-                pause = match begun.elapsed() > LONGEST_PAUSE {
-                    true => FIRST_PAUSE,
-                    false => LONGEST_PAUSE.min(pause * 2),
+                pause = if begun.elapsed() > LONGEST_PAUSE {
+                    FIRST_PAUSE
+                } else {
+                    LONGEST_PAUSE.min(pause * 2)
                 };
                 sleep(pause).await;
             }
@@ -214,9 +215,10 @@ async fn hear(
 ) -> io::Result<()> {
     loop {
         let named = udp_addresses::take_list(&mut reader).await?;
-        let near = match named.iter().all(|it| may_be_sent_to(*it, &[])) {
-            true => Vec::new(),
-            false => networks_on_links().await.map_err(io::Error::other)?,
+        let near = if named.iter().all(|it| may_be_sent_to(*it, &[])) {
+            Vec::new()
+        } else {
+            networks_on_links().await.map_err(io::Error::other)?
         };
         let may_be = |address: &SocketAddr| may_be_sent_to(*address, &near);
         let named: Vec<SocketAddr> = named.into_iter().filter(may_be).collect();

@@ -223,9 +223,10 @@ pub enum ProxyError {
 }
 
 fn check_address(address: SocketAddr, allow_lan: bool) -> Result<(), ProxyError> {
-    match allow_lan || address.ip().to_canonical().is_loopback() {
-        true => Ok(()),
-        false => Err(ProxyError::NotLoopback { address }),
+    if allow_lan || address.ip().to_canonical().is_loopback() {
+        Ok(())
+    } else {
+        Err(ProxyError::NotLoopback { address })
     }
 }
 

@@ -167,24 +167,21 @@ impl Ways {
             number: self.next,
             is_reliable: self.far.transport().is_reliable(),
         };
-        let (own, kind) = match flow.is_reliable {
-            true => {
-                let source = link.source_address(to.ip());
-                let source = source.ok_or(io::ErrorKind::AddrNotAvailable)?;
-                // Its connections have other ports; who is called is called over them.
-                (
-                    SocketAddr::new(source, self.far.transport().default_port()),
-                    Kind::Stream(None),
-                )
-            }
-            false => {
-                let socket = DatagramSocket::open(Some(link), to.ip()).map_err(io::Error::other)?;
-                socket.connect(to)?;
-                let (own, socket) = (socket.local_addr()?, Arc::new(socket));
-                let hearing = hear(Arc::clone(&socket), flow, self.heard.clone());
-                let _hearing = Task::spawn(hearing);
-                (own, Kind::Datagrams { socket, _hearing })
-            }
+        let (own, kind) = if flow.is_reliable {
+            let source = link.source_address(to.ip());
+            let source = source.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            // Its connections have other ports; who is called is called over them.
+            (
+                SocketAddr::new(source, self.far.transport().default_port()),
+                Kind::Stream(None),
+            )
+        } else {
+            let socket = DatagramSocket::open(Some(link), to.ip()).map_err(io::Error::other)?;
+            socket.connect(to)?;
+            let (own, socket) = (socket.local_addr()?, Arc::new(socket));
+            let hearing = hear(Arc::clone(&socket), flow, self.heard.clone());
+            let _hearing = Task::spawn(hearing);
+            (own, Kind::Datagrams { socket, _hearing })
         };
         let link = link.clone();
         self.ways.insert(

@@ -66,7 +66,6 @@ fn associate(number: u64) -> Command {
 }
 
 /// Packets that lie.
-// long: a table
 fn packets() -> Vec<Script> {
     vec![
         Script::client(

@@ -10,7 +10,6 @@ pub(crate) fn channels() -> Vec<Script> {
     [first_part(), second_part()].concat()
 }
 
-// long: a table
 fn first_part() -> Vec<Script> {
     vec![
         Script::client(
@@ -66,7 +65,6 @@ fn first_part() -> Vec<Script> {
     ]
 }
 
-// long: a table
 fn second_part() -> Vec<Script> {
     vec![
         Script::client(

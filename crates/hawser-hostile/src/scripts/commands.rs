@@ -13,7 +13,6 @@ pub(crate) fn commands() -> Vec<Script> {
     [first_part(), second_part()].concat()
 }
 
-// long: a table
 fn first_part() -> Vec<Script> {
     vec![
         Script::client(
@@ -56,7 +55,6 @@ fn first_part() -> Vec<Script> {
     ]
 }
 
-// long: a table
 fn second_part() -> Vec<Script> {
     vec![
         Script::client(

@@ -47,7 +47,6 @@ fn streams(kind: StreamKind) -> Script {
         .descriptors(MOST_DESCRIPTORS)
 }
 
-// long: a name for each
 fn commands_of(side: Side, kind: CommandKind) -> Script {
     let [client, gateway] = match kind {
         CommandKind::Hello => ["hello-twice", "gateway-says-hello-twice"],

@@ -11,7 +11,6 @@ use crate::samples;
 use crate::script::Script;
 use crate::step::{Manners, Step};
 
-// long: a table
 pub(crate) fn gateways() -> Vec<Script> {
     vec![
         Script::gateway(

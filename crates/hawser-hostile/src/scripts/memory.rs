@@ -13,7 +13,6 @@ pub(crate) fn memory() -> Vec<Script> {
     [first_part(), second_part(), measurements()].concat()
 }
 
-// long: a table
 fn first_part() -> Vec<Script> {
     vec![
         Script::client("associate-flood", vec![Step::Associate(20_000)]),
@@ -109,7 +108,6 @@ fn measurements() -> Vec<Script> {
     ]
 }
 
-// long: a table
 fn second_part() -> Vec<Script> {
     vec![
         Script::client(

@@ -14,7 +14,6 @@ pub(crate) fn streams() -> Vec<Script> {
     [first_part(), second_part()].concat()
 }
 
-// long: a table
 fn first_part() -> Vec<Script> {
     let first = StreamId::new(2);
     vec![
@@ -93,7 +92,6 @@ fn first_part() -> Vec<Script> {
     ]
 }
 
-// long: a table
 fn second_part() -> Vec<Script> {
     vec![
         Script::client(

@@ -29,9 +29,10 @@ pub(super) async fn run(
     let mut gateway = gateway(script, conditions, folder, &mut scene)?;
     gateway.listens()?;
     let invited: Invite = invite(&gateway)?.parse()?;
-    let mut hostile = match script.stranger {
-        true => Client::stranger(invited.gateway(), front_door(&gateway)?)?,
-        false => Client::enrol(&invited).await?,
+    let mut hostile = if script.stranger {
+        Client::stranger(invited.gateway(), front_door(&gateway)?)?
+    } else {
+        Client::enrol(&invited).await?
     };
     if script.narrow {
         hostile.narrow();
@@ -112,9 +113,10 @@ async fn begin(
 ) -> Result<Session, HostileError> {
     let mut tries = 0;
     loop {
-        let begun = match script.greets {
-            true => hostile.begin_greeted().await,
-            false => hostile.begin().await,
+        let begun = if script.greets {
+            hostile.begin_greeted().await
+        } else {
+            hostile.begin().await
         };
         if begun.is_ok() || tries == MOST_TRIES || !course.was_too_slow() {
             return begun;

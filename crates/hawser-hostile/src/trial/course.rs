@@ -51,9 +51,10 @@ impl Course {
             meter: Meter::start(subject.id()),
             until: Instant::now() + conditions.time.unwrap_or_default(),
             again: conditions.time.is_some(),
-            given_up: match script.steps.iter().any(Step::is_silent) {
-                true => None,
-                false => Some(subject.given_up()),
+            given_up: if script.steps.iter().any(Step::is_silent) {
+                None
+            } else {
+                Some(subject.given_up())
             },
             subject,
             outcome,
@@ -66,9 +67,10 @@ impl Course {
     /// busy machine; one that ends its session has the time to say all with which it does.
     pub(super) fn performs_until(&mut self, script: &Script) -> Instant {
         if !self.again {
-            let longest = match script.ending.lives {
-                true => LONGEST_ONCE,
-                false => PATIENCE,
+            let longest = if script.ending.lives {
+                LONGEST_ONCE
+            } else {
+                PATIENCE
             };
             self.until = Instant::now() + longest;
         }
@@ -187,10 +189,10 @@ impl Course {
             }
             tokio::time::sleep(POLL).await;
         }
-        let descriptors = match self.again {
-            // Each performance may leave streams open, and so does the next one.
-            true => script.descriptors.max(MOST_DESCRIPTORS),
-            false => script.descriptors,
+        let descriptors = if self.again {
+            script.descriptors.max(MOST_DESCRIPTORS)
+        } else {
+            script.descriptors
         };
         self.outcome.judge(descriptors);
         let is_alive = self.subject.is_alive();

@@ -96,9 +96,10 @@ impl End<'_> {
     fn usrsctp(&self, cmt: &str, remotes: &[IpAddr]) -> Command {
         let (bytes, message) = (self.bytes.to_string(), self.message.to_string());
         let mut command = self.host.command(&self.usrsctp.0);
-        let (role, remotes) = match remotes.is_empty() {
-            true => ("receive", "-".to_owned()),
-            false => ("send", list(remotes)),
+        let (role, remotes) = if remotes.is_empty() {
+            ("receive", "-".to_owned())
+        } else {
+            ("send", list(remotes))
         };
         command.args([role, &list(&self.locals), &remotes, &bytes, &message, cmt]);
         command

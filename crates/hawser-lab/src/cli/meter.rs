@@ -209,9 +209,10 @@ impl CrowdArguments {
 impl LibraryOptions {
     fn embedding(self) -> Embedding {
         Embedding {
-            encryption: match self.plain {
-                true => Encryption::None,
-                false => Encryption::Default,
+            encryption: if self.plain {
+                Encryption::None
+            } else {
+                Encryption::Default
             },
             transport: self.transport,
         }

@@ -48,9 +48,10 @@ pub(super) struct FrontedArguments {
 
 impl FrontedArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        self.run.execute(match self.captured {
-            true => Meeting::DiscoveredByCapture,
-            false => Meeting::Discovered,
+        self.run.execute(if self.captured {
+            Meeting::DiscoveredByCapture
+        } else {
+            Meeting::Discovered
         })
     }
 }

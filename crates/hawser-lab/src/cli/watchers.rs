@@ -24,9 +24,10 @@ pub(super) struct WatcherArguments {
 impl WatcherArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let programs = self.common.programs()?;
-        let links = match self.unshaped {
-            true => Links::Unshaped,
-            false => Links::Of(Box::new(scenario::load(&self.scenario)?)),
+        let links = if self.unshaped {
+            Links::Unshaped
+        } else {
+            Links::Of(Box::new(scenario::load(&self.scenario)?))
         };
         begin()?;
         let place = self.common.place(links.name())?;

@@ -89,9 +89,10 @@ impl Row {
 
     /// What stands in place of a figure that there is none of.
     pub(super) fn without(&self) -> &'static str {
-        match self.way.outlives_a_link() || !self.failures.is_empty() {
-            true => "-",
-            false => "the transfer ends",
+        if self.way.outlives_a_link() || !self.failures.is_empty() {
+            "-"
+        } else {
+            "the transfer ends"
         }
     }
 

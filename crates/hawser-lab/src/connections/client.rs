@@ -71,9 +71,10 @@ fn fetch(arrival: &Arrival) -> io::Result<()> {
         }
     }
     let is_whole = head.starts_with(b"HTTP/1.1 206") && body == arrival.size.as_u64();
-    match is_whole {
-        true => Ok(()),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    if is_whole {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 

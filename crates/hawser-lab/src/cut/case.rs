@@ -197,13 +197,13 @@ impl Caught {
                 EntryPoint::Kernel => visit.connected.is_some(),
                 EntryPoint::Port | EntryPoint::Shim => visit.began < at,
             };
-            match error == SILENT {
-                true if stood => caught.lost += 1,
-                true => caught.untold += 1,
-                false => {
-                    caught.failed += 1;
-                    caught.longest_failed = caught.longest_failed.max(took);
-                }
+            if error != SILENT {
+                caught.failed += 1;
+                caught.longest_failed = caught.longest_failed.max(took);
+            } else if stood {
+                caught.lost += 1;
+            } else {
+                caught.untold += 1;
             }
         }
         caught

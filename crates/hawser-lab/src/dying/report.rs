@@ -101,9 +101,10 @@ impl Found {
 
     /// Whether it is as good as it should be.
     pub(super) fn word(&self) -> &'static str {
-        match self.verdicts().iter().all(|verdict| verdict.met) {
-            true => "met",
-            false => "SHORT",
+        if self.verdicts().iter().all(|verdict| verdict.met) {
+            "met"
+        } else {
+            "SHORT"
         }
     }
 }

@@ -131,7 +131,6 @@ impl Cable {
         }
     }
 
-    // long: one pass over the frames, which borrows the parts of this at once.
     fn take_in(&mut self) -> usize {
         let mut total = 0;
         let now = monotonic();

@@ -63,9 +63,10 @@ impl Common {
     /// Finds the program under test.
     pub(crate) fn programs(&self) -> anyhow::Result<Programs> {
         let programs = self.tested.programs()?;
-        Ok(match self.no_bbr {
-            true => programs.without_bbr()?,
-            false => programs,
+        Ok(if self.no_bbr {
+            programs.without_bbr()?
+        } else {
+            programs
         })
     }
 
@@ -212,8 +213,9 @@ fn write(report: &[u8], folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
 }
 
 fn exit_code(whole: bool) -> ExitCode {
-    match whole {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

@@ -90,13 +90,14 @@ pub(super) fn compare(published: &Path, loaded: &Path) -> io::Result<()> {
     let name = loaded.file_name().unwrap_or_default().to_string_lossy();
     let (wanted, got) = (std::fs::read(published)?, std::fs::read(loaded));
     let got = got.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
-    match wanted == got {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    if wanted == got {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
             "{name} has {} bytes of {}, or others",
             got.len(),
             wanted.len()
-        ))),
+        )))
     }
 }
 

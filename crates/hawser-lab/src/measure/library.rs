@@ -80,9 +80,10 @@ impl Bench {
         }
         let text = process::output_of("crowd of clients", command, limit)?;
         let outcome: CrowdOutcome = serde_json::from_str(&text)?;
-        match outcome.ok {
-            true => Ok(outcome),
-            false => Err(StepError::Corrupted),
+        if outcome.ok {
+            Ok(outcome)
+        } else {
+            Err(StepError::Corrupted)
         }
     }
 }

@@ -75,20 +75,23 @@ impl AssociationOrder {
         let links = list_links().await?;
         let locals = self.locals.iter().map(|address| place(*address, &links));
         let locals: Vec<Local> = locals.collect();
-        let endpoint = match self.sealed {
-            true => AssociationEndpoint::bind_sealed(&locals, UDP_PORT),
-            false => AssociationEndpoint::bind(AssociationConfig::default(), &locals, UDP_PORT),
+        let endpoint = if self.sealed {
+            AssociationEndpoint::bind_sealed(&locals, UDP_PORT)
+        } else {
+            AssociationEndpoint::bind(AssociationConfig::default(), &locals, UDP_PORT)
         };
         let endpoint = endpoint.context("can't open the sockets")?;
-        let association = match self.remotes.is_empty() {
-            true => self.accept(&endpoint).await?,
-            false => self.connect(&endpoint)?,
+        let association = if self.remotes.is_empty() {
+            self.accept(&endpoint).await?
+        } else {
+            self.connect(&endpoint)?
         };
         let established = association.established().await;
         established.map_err(|why| anyhow::anyhow!("no association: {why:?}"))?;
-        match self.receive {
-            true => self.receive_all(&association).await,
-            false => self.send_all(&association).await,
+        if self.receive {
+            self.receive_all(&association).await
+        } else {
+            self.send_all(&association).await
         }
     }
 
@@ -109,9 +112,10 @@ impl AssociationOrder {
         let remotes = self.remotes.iter();
         let remotes: Vec<SocketAddr> = remotes.map(|it| SocketAddr::new(*it, UDP_PORT)).collect();
         let config = AssociationConfig::default();
-        Ok(match self.sealed {
-            true => endpoint.connect_sealed(config, &remotes, seal(Direction::ClientToGateway))?,
-            false => endpoint.connect(config, &remotes)?,
+        Ok(if self.sealed {
+            endpoint.connect_sealed(config, &remotes, seal(Direction::ClientToGateway))?
+        } else {
+            endpoint.connect(config, &remotes)?
         })
     }
 

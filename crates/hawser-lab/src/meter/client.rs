@@ -45,9 +45,10 @@ pub(crate) fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<Duration
     stream.read_exact(answer.get_mut(..1).unwrap_or_default())?;
     let taken = start.elapsed();
     stream.read_exact(answer.get_mut(1..).unwrap_or_default())?;
-    match answer == request {
-        true => Ok(taken),
-        false => Err(io::Error::other("the answer is not what was asked")),
+    if answer == request {
+        Ok(taken)
+    } else {
+        Err(io::Error::other("the answer is not what was asked"))
     }
 }
 

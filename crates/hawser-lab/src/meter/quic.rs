@@ -87,9 +87,10 @@ impl QuicOrder {
             let remote = self.remotes.get(index);
             let remote = remote.map(|remote| SocketAddr::new(*remote, UDP_PORT));
             parts.spawn(async move {
-                match sends {
-                    true => send(endpoint, remote, bytes, message).await,
-                    false => receive(endpoint, remote).await,
+                if sends {
+                    send(endpoint, remote, bytes, message).await
+                } else {
+                    receive(endpoint, remote).await
                 }
             });
         }
@@ -126,19 +127,18 @@ impl QuicOrder {
             }
         }
         let transport = Arc::new(transport);
-        let endpoint = match self.remotes.is_empty() {
-            true => {
-                let mut config = ServerConfig::with_crypto(Arc::new(quic_keys::server()?));
-                config.transport_config(transport);
-                Endpoint::server(config, local)
-            }
-            false => Endpoint::client(local).and_then(|mut endpoint| {
+        let endpoint = if self.remotes.is_empty() {
+            let mut config = ServerConfig::with_crypto(Arc::new(quic_keys::server()?));
+            config.transport_config(transport);
+            Endpoint::server(config, local)
+        } else {
+            Endpoint::client(local).and_then(|mut endpoint| {
                 let crypto = quic_keys::client().map_err(std::io::Error::other)?;
                 let mut config = ClientConfig::new(Arc::new(crypto));
                 config.transport_config(transport);
                 endpoint.set_default_client_config(config);
                 Ok(endpoint)
-            }),
+            })
         };
         endpoint.context("can't open a socket")
     }
@@ -231,15 +231,16 @@ mod tests {
             let remote = listening.local_addr().unwrap();
             let begins = order(vec![remote.ip()]).endpoint(local).unwrap();
             let remote = Some(remote);
-            let (sent, received) = match pull {
-                false => tokio::join!(
+            let (sent, received) = if !pull {
+                tokio::join!(
                     send(begins, remote, 300_000, 7_000),
                     receive(listening, None)
-                ),
-                true => tokio::join!(
+                )
+            } else {
+                tokio::join!(
                     send(listening, None, 300_000, 7_000),
                     receive(begins, remote)
-                ),
+                )
             };
             let received = received.unwrap();
             assert_eq!(sent.unwrap().bytes, 300_000);

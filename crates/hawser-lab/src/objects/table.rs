@@ -27,9 +27,10 @@ pub(super) fn render(report: &ObjectsReport) -> String {
 }
 
 fn line(group: &Group, row: &Row) -> Vec<String> {
-    let link = match row.by.starts_with("tcp") {
-        true => group.tcp_link.to_string(),
-        false => "all".to_owned(),
+    let link = if row.by.starts_with("tcp") {
+        group.tcp_link.to_string()
+    } else {
+        "all".to_owned()
     };
     let mut line = vec![
         group.name(),

@@ -33,9 +33,10 @@ impl Transfers<'_> {
         let order = equipment.order(contender, direction, size);
         let client = self.bench.lab().client();
         let outcome = client.run(|| meter::transfer(&order, &AtomicU64::new(0)))?;
-        match outcome.ok {
-            true => Ok(outcome.seconds),
-            false => Err(StepError::Corrupted),
+        if outcome.ok {
+            Ok(outcome.seconds)
+        } else {
+            Err(StepError::Corrupted)
         }
     }
 }

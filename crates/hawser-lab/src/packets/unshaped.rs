@@ -1,5 +1,4 @@
 //! Packets over a cable without limits: what a tunnel can carry, and what that costs.
-// long: options, flows, rows and verdicts of one experiment.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};

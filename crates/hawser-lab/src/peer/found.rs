@@ -150,9 +150,10 @@ fn exchange(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(&sent)?;
     let mut back = vec![0; sent.len()];
     stream.read_exact(&mut back)?;
-    match back == sent {
-        true => Ok(()),
-        false => Err(io::Error::other("the answer is not what was asked")),
+    if back == sent {
+        Ok(())
+    } else {
+        Err(io::Error::other("the answer is not what was asked"))
     }
 }
 

@@ -27,9 +27,12 @@ pub(super) fn add_addresses(lab: &Lab, clients: u32) -> Result<(), IpError> {
 pub(super) fn silence(lab: &Lab, is_silent: bool) -> Result<(), IpError> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for (k, link) in (1..).zip(lab.links()) {
-        let mac = |far| match is_silent {
-            true => NOBODY.to_owned(),
-            false => mac_of(k, far),
+        let mac = |far| {
+            if is_silent {
+                NOBODY.to_owned()
+            } else {
+                mac_of(k, far)
+            }
         };
         let replace = |address: Ipv4Addr, mac: String, device: &str| {
             format!("neigh replace {address} lladdr {mac} dev {device}{k} nud permanent")

@@ -140,9 +140,10 @@ impl Pair {
         (direction, payload): (Direction, ByteCount),
         watched_first: bool,
     ) -> anyhow::Result<Self> {
-        let earlier = match watched_first {
-            true => None,
-            false => Some(stage.transfer(direction, payload)?),
+        let earlier = if watched_first {
+            None
+        } else {
+            Some(stage.transfer(direction, payload)?)
         };
         let (with, seen) = stage.transfer_watched(crowd, direction, payload)?;
         let without = match earlier {

@@ -16,9 +16,10 @@ pub(super) fn lines(state: &State) -> impl Iterator<Item = String> {
 
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let lines: Vec<String> = lines(state).collect();
-    let shown = match lines.is_empty() {
-        true => vec!["Nothing has changed yet."],
-        false => lines.iter().map(String::as_str).collect(),
+    let shown = if lines.is_empty() {
+        vec!["Nothing has changed yet."]
+    } else {
+        lines.iter().map(String::as_str).collect()
     };
     draw_lines(state.look, state.scroll, frame, area, shown.into_iter());
 }

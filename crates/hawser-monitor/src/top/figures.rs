@@ -35,9 +35,10 @@ pub(super) fn percent(part: Option<f64>) -> String {
 /// Returns the use of a link: one word, or a letter for each direction. The letter is also the key
 /// that sets the use.
 pub(super) fn usage(allowed: &LinkAllowed) -> String {
-    match allowed.up == allowed.down {
-        true => allowed.up.to_string(),
-        false => format!("{}/{}", letter(allowed.up), letter(allowed.down)),
+    if allowed.up == allowed.down {
+        allowed.up.to_string()
+    } else {
+        format!("{}/{}", letter(allowed.up), letter(allowed.down))
     }
 }
 

@@ -121,9 +121,10 @@ fn transports(session: &SessionStatus) -> String {
             links.push(&path.link);
         }
     }
-    match links.is_empty() {
-        true => "(none)".to_owned(),
-        false => links.join("+"),
+    if links.is_empty() {
+        "(none)".to_owned()
+    } else {
+        links.join("+")
     }
 }
 

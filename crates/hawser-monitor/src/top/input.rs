@@ -227,9 +227,10 @@ impl Whose {
             .rsplit_once(':')
             .map_or(destination, |(host, _)| host);
         let is_named = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
-        match !host.is_empty() && host.chars().all(is_named) {
-            true => Ok(Self::Domain(host.to_owned())),
-            false => Err("neither its program nor where it leads is known".to_owned()),
+        if !host.is_empty() && host.chars().all(is_named) {
+            Ok(Self::Domain(host.to_owned()))
+        } else {
+            Err("neither its program nor where it leads is known".to_owned())
         }
     }
 

@@ -118,9 +118,12 @@ fn row(state: &State, link: &LinkStatus, tops: &Tops, bars: u16) -> Vec<Span<'st
         .as_ref()
         .is_some_and(|it| it.role == Role::Client);
     // Links that no rule mentions.
-    let unsaid = || match is_client && link.state != LinkState::Unused {
-        true => LinkUse::Normal.to_string(),
-        false => String::new(),
+    let unsaid = || {
+        if is_client && link.state != LinkState::Unused {
+            LinkUse::Normal.to_string()
+        } else {
+            String::new()
+        }
     };
     let allowed = link.allowed.as_ref();
     vec![
@@ -271,9 +274,10 @@ fn words(link: &LinkStatus) -> Vec<String> {
         size(traffic.received_bytes)
     )];
     if let Some(allowed) = &link.allowed {
-        let usage = match allowed.up == allowed.down {
-            true => allowed.up.to_string(),
-            false => format!("{} up, {} down", allowed.up, allowed.down),
+        let usage = if allowed.up == allowed.down {
+            allowed.up.to_string()
+        } else {
+            format!("{} up, {} down", allowed.up, allowed.down)
         };
         let mut line = format!("use {usage}");
         if let Some(weight) = allowed.weight {

@@ -32,9 +32,10 @@ impl Look {
     /// Returns a text from outside without characters that must not reach the terminal.
     pub(super) fn text(self, text: &str) -> String {
         let text = printable(text);
-        match self.ascii {
-            true => text.chars().map(nearest).collect(),
-            false => text,
+        if self.ascii {
+            text.chars().map(nearest).collect()
+        } else {
+            text
         }
     }
 
@@ -58,31 +59,27 @@ impl Look {
     }
 
     pub(super) fn bar_set(self) -> bar::Set<'static> {
-        match self.ascii {
-            true => ASCII_BARS,
-            false => bar::NINE_LEVELS,
+        if self.ascii {
+            ASCII_BARS
+        } else {
+            bar::NINE_LEVELS
         }
     }
 
     pub(super) fn border(self) -> border::Set<'static> {
-        match self.ascii {
-            true => ASCII_BORDER,
-            false => border::PLAIN,
+        if self.ascii {
+            ASCII_BORDER
+        } else {
+            border::PLAIN
         }
     }
 
     pub(super) fn rule(self) -> &'static str {
-        match self.ascii {
-            true => "-",
-            false => "─",
-        }
+        if self.ascii { "-" } else { "─" }
     }
 
     pub(super) fn times(self) -> &'static str {
-        match self.ascii {
-            true => "x",
-            false => "×",
-        }
+        if self.ascii { "x" } else { "×" }
     }
 
     pub(super) fn good(self) -> Style {
@@ -115,9 +112,10 @@ impl Look {
     }
 
     fn tint(self, colour: Color) -> Style {
-        match self.colour {
-            true => Style::new().fg(colour),
-            false => Style::new(),
+        if self.colour {
+            Style::new().fg(colour)
+        } else {
+            Style::new()
         }
     }
 }

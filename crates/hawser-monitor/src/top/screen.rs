@@ -82,9 +82,10 @@ fn tabs(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let tab = |(place, view): (usize, &View)| {
         let name = format!("{} {}", place + 1, view.name());
         // In brackets too: not every terminal shows the style.
-        match *view == state.view {
-            true => Span::styled(format!("[{name}]"), state.look.selected()),
-            false => Span::raw(format!(" {name} ")),
+        if *view == state.view {
+            Span::styled(format!("[{name}]"), state.look.selected())
+        } else {
+            Span::raw(format!(" {name} "))
         }
     };
     let tabs: Line<'_> = View::ALL.iter().enumerate().map(tab).collect();
@@ -172,9 +173,10 @@ fn pick(look: Look, list: &List, frame: &mut Frame<'_>, area: Rect) {
     let choices = list.choices.iter().enumerate().skip(first);
     for ((place, choice), row) in choices.zip(inner.rows()) {
         let choice = look.text(choice);
-        let line = match place == list.place {
-            true => Line::styled(format!("> {choice}"), look.selected()),
-            false => Line::raw(format!("  {choice}")),
+        let line = if place == list.place {
+            Line::styled(format!("> {choice}"), look.selected())
+        } else {
+            Line::raw(format!("  {choice}"))
         };
         frame.render_widget(line, row);
     }

@@ -56,9 +56,10 @@ fn summary(state: &State, flows: &[Flow]) -> String {
 
 fn row(state: &State, flow: &Flow) -> Vec<Span<'static>> {
     let text = |text: &str| Span::raw(state.look.text(text));
-    let style = match flow.is_over {
-        true => Style::new().add_modifier(Modifier::DIM),
-        false => Style::new(),
+    let style = if flow.is_over {
+        Style::new().add_modifier(Modifier::DIM)
+    } else {
+        Style::new()
     };
     let cells = vec![
         text(flow.program.as_deref().unwrap_or("?")),

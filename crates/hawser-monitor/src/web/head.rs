@@ -42,9 +42,10 @@ impl OwnNames {
             let name = origin.as_bytes().strip_prefix(b"http://");
             name.is_some_and(|name| name.eq_ignore_ascii_case(host))
         };
-        match headers.get_all(ORIGIN).iter().all(is_own) {
-            true => Ok(()),
-            false => Err(OTHER_ORIGIN),
+        if headers.get_all(ORIGIN).iter().all(is_own) {
+            Ok(())
+        } else {
+            Err(OTHER_ORIGIN)
         }
     }
 

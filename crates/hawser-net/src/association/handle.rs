@@ -144,9 +144,10 @@ impl AssociationHandle {
         self.until(|entry, _| {
             let before = messages.len();
             messages.extend(std::iter::from_fn(|| entry.association.receive()));
-            match messages.len() > before {
-                true => Some(true),
-                false => entry.is_over().then_some(false),
+            if messages.len() > before {
+                Some(true)
+            } else {
+                entry.is_over().then_some(false)
             }
         })
         .await
@@ -193,9 +194,10 @@ impl AssociationHandle {
         let now = clock::now();
         let flows = self.look(|entry| {
             let (flows, count) = entry.flows(now, most);
-            let paths = match flows.is_empty() {
-                true => Vec::new(),
-                false => entry.association.paths(now),
+            let paths = if flows.is_empty() {
+                Vec::new()
+            } else {
+                entry.association.paths(now)
             };
             TunnelFlows {
                 flows,

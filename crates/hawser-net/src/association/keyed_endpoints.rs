@@ -88,9 +88,10 @@ impl KeyedEndpoints {
         let (Some(key), true) = (endpoint.id(), endpoint.give_up()) else {
             return;
         };
-        match endpoint.has_stragglers() {
-            true => self.timers.leave(clock::now() + STRAGGLERS, key),
-            false => self.forget(&[key]),
+        if endpoint.has_stragglers() {
+            self.timers.leave(clock::now() + STRAGGLERS, key)
+        } else {
+            self.forget(&[key])
         }
     }
 

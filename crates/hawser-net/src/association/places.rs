@@ -112,9 +112,10 @@ impl Places {
             if let Entry::Vacant(place) = self.catchers.entry(catcher)
                 && let Some(port) = self.port.filter(|_| self.shares)
             {
-                let sharing = match self.endpoints.has_predecessor() {
-                    true => Sharing::After,
-                    false => Sharing::Beside,
+                let sharing = if self.endpoints.has_predecessor() {
+                    Sharing::After
+                } else {
+                    Sharing::Beside
                 };
                 match LinkSocket::bind(catcher, port, sharing) {
                     Ok(socket) => {

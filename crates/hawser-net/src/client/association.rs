@@ -107,10 +107,11 @@ impl Keeper {
             tracing::info!(%problem, "no association with the gateway");
             return self.publish(Some(problem));
         }
-        match std::mem::replace(&mut self.has_told_failure, true) {
-            false => tracing::info!(%problem,
-                "UDP does not pass between the hosts: the gateway relays what they say"),
-            true => tracing::debug!(%problem, "UDP still does not pass between the hosts"),
+        if !std::mem::replace(&mut self.has_told_failure, true) {
+            tracing::info!(%problem,
+        "UDP does not pass between the hosts: the gateway relays what they say")
+        } else {
+            tracing::debug!(%problem, "UDP still does not pass between the hosts")
         }
         self.publish(Some(format!("the gateway relays, {problem}")));
     }
@@ -256,9 +257,10 @@ impl Keeper {
         let mut places: Vec<Local> = Vec::new();
         for link in self.shared.machine_links() {
             for remote in remotes {
-                let source = match link.loopback {
-                    true => Some((LinkIndex::new(0), home(remote.ip()))),
-                    false => link.source_address(remote.ip()).map(|it| (link.index, it)),
+                let source = if link.loopback {
+                    Some((LinkIndex::new(0), home(remote.ip())))
+                } else {
+                    link.source_address(remote.ip()).map(|it| (link.index, it))
                 };
                 let Some((link, address)) = source else {
                     continue;

@@ -137,12 +137,11 @@ pub(super) async fn race(shared: &Shared) -> Result<Won, String> {
 }
 
 fn no_link(shared: &Shared) -> String {
-    match shared.config.links.is_empty() {
-        true => "no link is up that may be used".to_owned(),
-        false => {
-            let names = shared.config.links.join(", ");
-            format!("none of the links {names} is up and may be used")
-        }
+    if shared.config.links.is_empty() {
+        "no link is up that may be used".to_owned()
+    } else {
+        let names = shared.config.links.join(", ");
+        format!("none of the links {names} is up and may be used")
     }
 }
 
@@ -182,9 +181,10 @@ async fn try_once(shared: &Shared, link: &Link) -> Result<Won, String> {
             problems = candidates.problems();
         }
         problems.dedup();
-        match problems.is_empty() {
-            true => "the gateway has no address".to_owned(),
-            false => problems.join("; "),
+        if problems.is_empty() {
+            "the gateway has no address".to_owned()
+        } else {
+            problems.join("; ")
         }
     })
 }

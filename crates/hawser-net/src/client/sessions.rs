@@ -186,9 +186,10 @@ impl Sessions {
             self.back_off.reset();
         }
         // A gateway without room ends sessions before it answers in them.
-        match driver.was_refused() {
-            true => self.back_off.with_jitter(REFUSED_PAUSE),
-            false => self.back_off.next_pause(),
+        if driver.was_refused() {
+            self.back_off.with_jitter(REFUSED_PAUSE)
+        } else {
+            self.back_off.next_pause()
         }
     }
 }

@@ -169,14 +169,14 @@ impl Shared {
     /// The links of this machine to use now.
     pub(super) fn machine_links(&self) -> Vec<Link> {
         let links = self.links.borrow();
-        let mut usable = match self.config.is_local() {
-            // No other link leads there, whatever was asked for.
-            true => links
+        let mut usable = if self.config.is_local() {
+            links
                 .iter()
                 .filter(|l| l.loopback && l.up)
                 .cloned()
-                .collect(),
-            false => links::usable(&links, &self.config.links),
+                .collect()
+        } else {
+            links::usable(&links, &self.config.links)
         };
         usable.retain(|link| !self.is_forbidden(link));
         usable
@@ -477,9 +477,10 @@ async fn ask(
         ..options.clone()
     };
     let stream = bind::connect_on_link(link, remote, &options).await?;
-    match port.has_taken(stream.as_fd()) {
-        true => Ok(stream),
-        false => Err(ConnectError::OfService { remote }),
+    if port.has_taken(stream.as_fd()) {
+        Ok(stream)
+    } else {
+        Err(ConnectError::OfService { remote })
     }
 }
 

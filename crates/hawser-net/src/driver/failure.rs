@@ -43,8 +43,9 @@ pub(crate) enum Failure {
 
 /// Returns the peer's text as it may be shown and logged: without control characters.
 fn shown(reason: &str) -> String {
-    match reason.is_empty() {
-        true => String::new(),
-        false => format!(": {}", reason.escape_debug()),
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", reason.escape_debug())
     }
 }

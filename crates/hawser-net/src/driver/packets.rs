@@ -79,9 +79,10 @@ impl Packets {
         let count = packets.len() as u64;
         let association = self.association();
         let are_sent = association.is_some_and(|it| it.association.send_packets(packets));
-        let counter = match are_sent {
-            true => &self.over_association,
-            false => &self.over_channels,
+        let counter = if are_sent {
+            &self.over_association
+        } else {
+            &self.over_channels
         };
         counter.fetch_add(count, Ordering::Relaxed);
         are_sent

@@ -182,7 +182,6 @@ async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, pla
 }
 
 /// Begins a session for a client that has proved its key.
-// long: one step after another, under one lock
 fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     let peer = handshake.peer;
     let config = &shared.config;

@@ -45,9 +45,12 @@ pub(super) async fn judge_first(stream: &TcpStream) -> Whose {
 /// Tells whose the connection is on which this was `said`; `None` while that is not clear yet, at
 /// most for 2048 bytes. Nothing at all is what a client has said that says no more.
 pub fn judge(said: &[u8]) -> Option<Whose> {
-    let ours = |is_ours| match is_ours {
-        true => Whose::Gateway,
-        false => Whose::Service,
+    let ours = |is_ours| {
+        if is_ours {
+            Whose::Gateway
+        } else {
+            Whose::Service
+        }
     };
     match said {
         [] => Some(Whose::Nobody),

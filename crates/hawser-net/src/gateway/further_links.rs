@@ -36,9 +36,10 @@ impl Further {
 
     /// Those of the machine's links that are meant and can be used now: none where none is named.
     pub(super) fn usable(&self, now: &[Link]) -> Vec<Link> {
-        match self.names.is_empty() {
-            true => Vec::new(),
-            false => links::usable(now, &self.names),
+        if self.names.is_empty() {
+            Vec::new()
+        } else {
+            links::usable(now, &self.names)
         }
     }
 }

@@ -237,9 +237,10 @@ impl Places {
         let Some((oldest, holder)) = oldest.and_then(|it| Some((it, holders.get(it)?))) else {
             return Room::Wait(rivals);
         };
-        let is_lighter = match guest.network == holder.network {
-            true => holders.of_source(guest) + 1 < holders.of_source(holder),
-            false => holders.of_network(guest) + 1 < holders.of_network(holder),
+        let is_lighter = if guest.network == holder.network {
+            holders.of_source(guest) + 1 < holders.of_source(holder)
+        } else {
+            holders.of_network(guest) + 1 < holders.of_network(holder)
         };
         if now.saturating_duration_since(holder.since) >= HANDSHAKE_TIME {
             Room::Displacing(oldest)

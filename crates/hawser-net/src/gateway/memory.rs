@@ -52,9 +52,10 @@ pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
     let part = ByteCount::new(limits.memory.as_u64() / 4 / sessions);
     let fitting = config.session.recorder.min(part);
     SessionConfig {
-        recorder: match fitting < MIN_RECORDER {
-            true => ByteCount::ZERO,
-            false => fitting,
+        recorder: if fitting < MIN_RECORDER {
+            ByteCount::ZERO
+        } else {
+            fitting
         },
         ..config.session.clone()
     }
@@ -135,9 +136,10 @@ fn stop(session: &mut Session) -> (u64, u64) {
 fn share(budget: u64, most: u64, held: &[u64]) -> u64 {
     let share = level(budget, most, held);
     let step = (share / 8).max(1).next_power_of_two() / 2;
-    match share < most && step > 0 {
-        true => share - share % step,
-        false => share,
+    if share < most && step > 0 {
+        share - share % step
+    } else {
+        share
     }
 }
 
@@ -148,9 +150,10 @@ fn level(budget: u64, most: u64, held: &[u64]) -> u64 {
     let (mut low, mut high) = (0, most);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        match fits(middle) {
-            true => low = middle,
-            false => high = middle - 1,
+        if fits(middle) {
+            low = middle
+        } else {
+            high = middle - 1
         }
     }
     low

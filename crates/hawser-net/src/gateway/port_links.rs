@@ -17,9 +17,10 @@ impl OwnSockets {
     /// are bound to links from a predecessor.
     pub(super) fn needed_at(addresses: &[SocketAddr]) -> Self {
         let mut ports = addresses.iter().map(SocketAddr::port);
-        match ports.any(|port| takeover::on_links_at(port).is_some()) {
-            true => Self::Always,
-            false => Self::WhereSeveral,
+        if ports.any(|port| takeover::on_links_at(port).is_some()) {
+            Self::Always
+        } else {
+            Self::WhereSeveral
         }
     }
 

@@ -15,14 +15,13 @@ use crate::stream::BondStream;
 
 /// Hands out the session's streams once its client is known; removes the session when it is over.
 pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey, ends: Ends) {
-    let peer = match shared.admission.is_enrolled(&key) {
-        true => Some(key),
-        false => {
-            let enrolling = enrol(&shared, &driver, key);
-            tokio::time::timeout(ENROL_PATIENCE, enrolling)
-                .await
-                .unwrap_or(None)
-        }
+    let peer = if shared.admission.is_enrolled(&key) {
+        Some(key)
+    } else {
+        let enrolling = enrol(&shared, &driver, key);
+        tokio::time::timeout(ENROL_PATIENCE, enrolling)
+            .await
+            .unwrap_or(None)
     };
     match peer {
         Some(peer) if peer == key || shared.give(driver.id(), peer) => {

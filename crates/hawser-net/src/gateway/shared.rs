@@ -308,9 +308,10 @@ impl Shared {
     /// The budgets of a session that a client begins from there. Where keys cost nothing, what
     /// tells clients apart is the address.
     pub(super) fn budgets(&self, peer: &PublicKey, from: IpAddr) -> SessionBudgets {
-        let client = match self.config.limits.sessions_per_source < usize::MAX {
-            true => Holder::Address(from),
-            false => Holder::Key(*peer.as_bytes()),
+        let client = if self.config.limits.sessions_per_source < usize::MAX {
+            Holder::Address(from)
+        } else {
+            Holder::Key(*peer.as_bytes())
         };
         self.accounts.budgets_of(client)
     }

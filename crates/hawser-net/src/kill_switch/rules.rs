@@ -143,9 +143,10 @@ pub(super) fn removed() -> String {
 
 fn elements(all: impl Iterator<Item = String>) -> String {
     let all: Vec<String> = all.collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => format!("elements = {{ {} }};", all.join(", ")),
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!("elements = {{ {} }};", all.join(", "))
     }
 }
 

@@ -41,9 +41,10 @@ impl Chain {
 pub(super) fn chains(rules: &[Rule], own: &[IpNet], pass: &str) -> Vec<Chain> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| may_apply(&rule.when)).collect();
     let is_needed = rules.iter().any(|it| it.then.mode == Some(Mode::Packet));
-    let choosing = match is_needed {
-        true => choosing(&rules, own, pass),
-        false => Vec::new(),
+    let choosing = if is_needed {
+        choosing(&rules, own, pass)
+    } else {
+        Vec::new()
     };
     let mut chains = vec![Chain {
         name: CHOOSING.to_owned(),

@@ -21,9 +21,12 @@ use crate::tun::{default_route, local_route};
 pub(super) async fn add_routes(device: &str, families: &[IpAddr]) -> Result<(), String> {
     let done = ask_kernel(|handle| async move {
         let done = routes(&handle, device, families).await;
-        Ok(done.map_err(|error| match is_there(&error) {
-            true => TAKEN_BY_ANOTHER.to_owned(),
-            false => error.to_string(),
+        Ok(done.map_err(|error| {
+            if is_there(&error) {
+                TAKEN_BY_ANOTHER.to_owned()
+            } else {
+                error.to_string()
+            }
         }))
     });
     done.await.map_err(|error| error.to_string())?

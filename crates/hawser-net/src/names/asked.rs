@@ -53,9 +53,10 @@ impl Answers {
         let Ok(question) = DnsQuestion::decode(query) else {
             return pass_on(asked, query).await;
         };
-        let reply = match is_for_links(&question) {
-            true => self.race(query, &question, asked, links).await,
-            false => exchange(None, asked, query, &question).await,
+        let reply = if is_for_links(&question) {
+            self.race(query, &question, asked, links).await
+        } else {
+            exchange(None, asked, query, &question).await
         };
         reply.map(|reply| reply.message)
     }
@@ -68,9 +69,10 @@ impl Answers {
         links: &[Link],
     ) -> Option<Reply> {
         let begun = Instant::now();
-        let (head_start, patience) = match self.lock().holds(asked, begun) {
-            true => (Duration::ZERO, Duration::ZERO),
-            false => (HEAD_START, SPLIT_PATIENCE),
+        let (head_start, patience) = if self.lock().holds(asked, begun) {
+            (Duration::ZERO, Duration::ZERO)
+        } else {
+            (HEAD_START, SPLIT_PATIENCE)
         };
         let mut own = pin!(exchange(None, asked, query, question));
         let mut is_awaited = true;

@@ -242,9 +242,10 @@ fn is_single(net: &IpNet) -> bool {
 
 /// A network in a map: one address without its length, which only maps of intervals have.
 fn element(net: &IpNet) -> String {
-    match is_single(net) {
-        true => net.addr().to_string(),
-        false => net.to_string(),
+    if is_single(net) {
+        net.addr().to_string()
+    } else {
+        net.to_string()
     }
 }
 

@@ -173,9 +173,10 @@ impl SendStream {
         }
         let room = ready!(self.poll_some(cx, bytes.len(), |session, _| session.send_room(id)))?;
         let taken = &bytes[..bytes.len().min(room)];
-        let mut copy = match self.is_beginning() {
-            true => Bytes::copy_from_slice(taken),
-            false => thread_memory::copy(taken),
+        let mut copy = if self.is_beginning() {
+            Bytes::copy_from_slice(taken)
+        } else {
+            thread_memory::copy(taken)
         };
         self.poll_write_kept(cx, &mut copy)
     }

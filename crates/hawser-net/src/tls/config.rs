@@ -108,9 +108,10 @@ fn crypto_provider() -> Arc<CryptoProvider> {
         suite::TLS13_AES_256_GCM_SHA384,
     ];
     let chacha = suite::TLS13_CHACHA20_POLY1305_SHA256;
-    provider.cipher_suites = match has_aes() {
-        true => vec![gcm[0], gcm[1], chacha],
-        false => vec![chacha, gcm[0], gcm[1]],
+    provider.cipher_suites = if has_aes() {
+        vec![gcm[0], gcm[1], chacha]
+    } else {
+        vec![chacha, gcm[0], gcm[1]]
     };
     Arc::new(provider)
 }

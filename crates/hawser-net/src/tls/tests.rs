@@ -85,13 +85,11 @@ async fn a_client_that_knows_the_hint_alone_learns_the_key_and_believes_no_other
         let client = dialer.handshake(client);
         let server = server_handshake(server, &[], &gateway, anybody());
         let (client, server) = tokio::join!(client, server);
-        match is_it {
-            true => assert_eq!(client.unwrap().peer, gateway.public()),
-            // Before it has shown a key itself.
-            false => {
-                let refused = matches!(client, Err(TlsError::UnknownPeer { .. }));
-                assert!(refused && server.is_err());
-            }
+        if is_it {
+            assert_eq!(client.unwrap().peer, gateway.public())
+        } else {
+            let refused = matches!(client, Err(TlsError::UnknownPeer { .. }));
+            assert!(refused && server.is_err());
         }
     }
 }

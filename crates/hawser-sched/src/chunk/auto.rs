@@ -152,9 +152,10 @@ impl Candidate<'_> {
 
 /// Why no channel is given.
 fn no_one(paths: &[PathView]) -> Reason {
-    match usable(paths).any(|path| path.ready) {
-        true => Reason::NotAllowed,
-        false => Reason::AllBusy,
+    if usable(paths).any(|path| path.ready) {
+        Reason::NotAllowed
+    } else {
+        Reason::AllBusy
     }
 }
 

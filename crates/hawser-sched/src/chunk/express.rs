@@ -57,13 +57,12 @@ fn arrival(path: &PathView, size: ByteCount) -> Duration {
     let ahead = path.in_flight + size.min(path.chunk);
     let rounds = ahead.as_u64().saturating_sub(1) / window;
     let by_window = path.rtt / 2 + path.rtt * u32::try_from(rounds).unwrap_or(u32::MAX);
-    match path.confidence >= TRUSTED {
-        true => {
-            let arrived = path.rate * (path.min_rtt / 2);
-            let queued = (ahead + path.beside - arrived).max(ahead);
-            by_window.max(path.rate.time_for(queued).unwrap_or_default())
-        }
-        false => by_window,
+    if path.confidence >= TRUSTED {
+        let arrived = path.rate * (path.min_rtt / 2);
+        let queued = (ahead + path.beside - arrived).max(ahead);
+        by_window.max(path.rate.time_for(queued).unwrap_or_default())
+    } else {
+        by_window
     }
 }
 

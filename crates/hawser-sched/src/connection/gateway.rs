@@ -93,9 +93,10 @@ pub fn choose_way(
     let direct = direct.max(own(demand, reached.by_link));
     let bonded = gateway.time(demand).max(own(demand, reached.by_gateway));
     let saved = direct.saturating_sub(bonded);
-    match saved > direct / WORTH {
-        true => By::Gateway,
-        false => By::Link,
+    if saved > direct / WORTH {
+        By::Gateway
+    } else {
+        By::Link
     }
 }
 

@@ -23,9 +23,10 @@ pub(super) fn arrival(path: &PathView, size: ByteCount) -> f64 {
 /// for which a call sends too little.
 pub(super) fn arrival_of(unit: &PacketUnit, path: &PathView) -> f64 {
     let is_asked = path.in_flight.as_u64() as f64 > path.window() / ASKED_SHARE;
-    let rate = match unit.flow.real_time && !is_asked {
-        true => rate(path).max(path.rate_by_window()),
-        false => rate(path),
+    let rate = if unit.flow.real_time && !is_asked {
+        rate(path).max(path.rate_by_window())
+    } else {
+        rate(path)
     };
     arrival_at(path, unit.size, rate)
 }

@@ -163,9 +163,10 @@ impl Association {
 
     /// Finishes a packet; `None` if it has no chunks.
     fn finish(&mut self, route: Route, writer: PacketWriter) -> Option<Transmit> {
-        let rule = match self.setup.negotiated()?.zero_checksum {
-            true => ChecksumRule::Zero,
-            false => ChecksumRule::Crc32c,
+        let rule = if self.setup.negotiated()?.zero_checksum {
+            ChecksumRule::Zero
+        } else {
+            ChecksumRule::Crc32c
         };
         if writer.is_empty() {
             return None;

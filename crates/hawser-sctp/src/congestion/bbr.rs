@@ -1,5 +1,3 @@
-// long: the phases of one state machine, whose changes are read together
-
 mod model;
 mod movement;
 mod startup;
@@ -254,10 +252,10 @@ impl Bbr {
     fn cruise(&mut self, now: Instant) {
         // Senders on one link must not probe in step; some bits of the time serve as randomness.
         let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
-        let trips = match self.model.is_moving() {
-            // The rounds of a cruise are a pause by themselves.
-            true => 0,
-            false => CRUISE + spread,
+        let trips = if self.model.is_moving() {
+            0
+        } else {
+            CRUISE + spread
         };
         let pause = self.model.min_rtt() * trips;
         self.phase = Phase::Cruise {
@@ -409,9 +407,10 @@ impl Bbr {
     /// Returns the bytes in flight that bursts of acknowledgements need, at the rate of now. While
     /// it rises, all that comes seems to be a burst, so that startup counts little of it.
     fn aggregated(&self) -> u64 {
-        let most = match self.startup.is_over {
-            true => self.rate() / BURSTS_PER_SECOND,
-            false => self.product(0.4),
+        let most = if self.startup.is_over {
+            self.rate() / BURSTS_PER_SECOND
+        } else {
+            self.product(0.4)
         };
         self.model.aggregated().min(most)
     }

@@ -89,10 +89,12 @@ impl World {
             self.wake_up();
         }
         let is_compact = self.framing == Framing::Compact && how & 3 == 0;
-        match how & 16 == 0 {
-            true if is_compact => self.handle(from, Bytes::copy_from_slice(chunks)),
-            true => self.handle(from, self.packet(tag, None, chunks)),
-            false => self.bring_cookie(from, chunks),
+        if how & 16 != 0 {
+            self.bring_cookie(from, chunks);
+        } else if is_compact {
+            self.handle(from, Bytes::copy_from_slice(chunks));
+        } else {
+            self.handle(from, self.packet(tag, None, chunks));
         }
         self.drain();
     }

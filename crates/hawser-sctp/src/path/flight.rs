@@ -297,9 +297,10 @@ impl Flight {
 
     /// Returns what T3 has taken for lost, if this packet is among it, which has arrived late.
     pub(crate) fn take_timed_out(&mut self, late: u64) -> TimedOut {
-        match self.timed_out.contains(late) {
-            true => std::mem::take(&mut self.timed_out),
-            false => TimedOut::default(),
+        if self.timed_out.contains(late) {
+            std::mem::take(&mut self.timed_out)
+        } else {
+            TimedOut::default()
         }
     }
 

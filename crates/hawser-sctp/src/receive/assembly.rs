@@ -198,9 +198,10 @@ impl Assembly {
     fn make_readable(&mut self, received: Received) {
         self.unfinished -= received.charge();
         self.readable += received.charge();
-        match Some(received.stream) == self.placed_stream {
-            true => self.placed.push_back(received),
-            false => self.ready.push_back(received),
+        if Some(received.stream) == self.placed_stream {
+            self.placed.push_back(received);
+        } else {
+            self.ready.push_back(received);
         }
     }
 

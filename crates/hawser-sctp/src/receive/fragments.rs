@@ -208,9 +208,10 @@ impl Fragments {
 fn are_joined(part: &Part, next: Option<&Part>, begins: bool) -> Result<bool, Misbehaviour> {
     let is_joined = !part.last && !begins;
     let fits = !is_joined || next.is_some_and(|next| part.head.is_same_message(&next.head));
-    match fits && part.last == begins {
-        true => Ok(is_joined),
-        false => Err(Misbehaviour::BrokenMessage),
+    if fits && part.last == begins {
+        Ok(is_joined)
+    } else {
+        Err(Misbehaviour::BrokenMessage)
     }
 }
 

@@ -226,9 +226,10 @@ impl Abandon {
     pub(super) fn advance(&mut self, window: &Window) {
         let before = self.point;
         self.point = before.max(window.first());
-        let mut end = match self.keeps {
-            true => self.seen.max(self.point),
-            false => self.point,
+        let mut end = if self.keeps {
+            self.seen.max(self.point)
+        } else {
+            self.point
         };
         while let Some(record) = window.get(end) {
             match record.status {

@@ -107,9 +107,10 @@ impl Outbound {
             return Ok(None);
         }
         let first = self.window.first() + u64::from(cumulative.since(before));
-        match first <= self.window.end() {
-            true => Ok(Some(first)),
-            false => Err(Misbehaviour::AcknowledgedUnsent),
+        if first <= self.window.end() {
+            Ok(Some(first))
+        } else {
+            Err(Misbehaviour::AcknowledgedUnsent)
         }
     }
 
@@ -149,9 +150,10 @@ impl Outbound {
         let length = ByteCount::new(record.length());
         let (in_flight, is_duplicated) =
             (std::mem::take(&mut record.in_flight), record.is_duplicated);
-        match record.is_placed {
-            true => drop(self.window.end_placed(chunk, Status::Ack)),
-            false => self.window.set_status(chunk, Status::Ack),
+        if record.is_placed {
+            drop(self.window.end_placed(chunk, Status::Ack));
+        } else {
+            self.window.set_status(chunk, Status::Ack);
         }
         if let ([transmission], true, false, None) = (&in_flight[..], once, is_duplicated, failed) {
             acknowledge_once(arrival, *transmission, size, paths, touched);
@@ -367,10 +369,12 @@ impl AckArrival {
     /// was sent only once.
     fn least_age(self, path: &Path, once: bool) -> Duration {
         let shortest = path.rtt.min().unwrap_or_default();
-        match once {
-            true if shortest < LONG || self.over != Some(path.id) => Duration::ZERO,
-            true => shortest / 2,
-            false => shortest,
+        if !once {
+            shortest
+        } else if shortest < LONG || self.over != Some(path.id) {
+            Duration::ZERO
+        } else {
+            shortest / 2
         }
     }
 }

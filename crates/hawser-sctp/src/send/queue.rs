@@ -188,9 +188,10 @@ impl Queue {
         let number = self.next_stream()?;
         let stream = self.streams.get(&number)?;
         let message = stream.waiting.front()?;
-        let in_stream = message.number.unwrap_or(match message.unordered {
-            true => stream.unordered,
-            false => stream.ordered,
+        let in_stream = message.number.unwrap_or(if message.unordered {
+            stream.unordered
+        } else {
+            stream.ordered
         });
         let order = order_of(self.interleaving, in_stream, message.parts);
         let protocol = message.number.is_none().then_some(message.protocol);
@@ -208,9 +209,10 @@ impl Queue {
         let stream = self.streams.get_mut(&number)?;
         let message = stream.waiting.front_mut()?;
         let first = message.number.is_none();
-        let next = match message.unordered {
-            true => &mut stream.unordered,
-            false => &mut stream.ordered,
+        let next = if message.unordered {
+            &mut stream.unordered
+        } else {
+            &mut stream.ordered
         };
         let in_stream = *message.number.get_or_insert_with(|| {
             let own = *next;
@@ -227,9 +229,10 @@ impl Queue {
             first,
             last,
             immediate: false,
-            protocol: match first || !self.interleaving {
-                true => message.protocol,
-                false => 0,
+            protocol: if first || !self.interleaving {
+                message.protocol
+            } else {
+                0
             },
             payload,
         };
@@ -304,10 +307,10 @@ impl Queue {
 }
 
 fn order_of(interleaving: bool, message: u32, fragment: u32) -> DataOrder {
-    match interleaving {
-        true => DataOrder::Interleaved { message, fragment },
-        // Stream sequence numbers wrap; receivers ignore those of unordered messages.
-        false => DataOrder::Sequence(message as u16),
+    if interleaving {
+        DataOrder::Interleaved { message, fragment }
+    } else {
+        DataOrder::Sequence(message as u16)
     }
 }
 

@@ -57,9 +57,10 @@ impl Outbound {
                 !is_here
             });
             if record.in_flight.is_empty() && record.status == Status::Wait {
-                match record.is_placed {
-                    true => self.lose_placed(chunk, left_at),
-                    false => self.window.set_status(chunk, Status::Fail),
+                if record.is_placed {
+                    self.lose_placed(chunk, left_at);
+                } else {
+                    self.window.set_status(chunk, Status::Fail);
                 }
             }
         }

@@ -31,9 +31,10 @@ impl Outbound {
             let ahead = (view.rate * AHEAD).max(LEAST_AHEAD) - waiting;
             view.in_flight += waiting;
             // Beside others, who fill the window, no queue could be kept short.
-            let free = match self.queue.is_empty() {
-                true => path.placed_limit() - view.in_flight,
-                false => ByteCount::new(u64::MAX),
+            let free = if self.queue.is_empty() {
+                path.placed_limit() - view.in_flight
+            } else {
+                ByteCount::new(u64::MAX)
             };
             show(view, ahead.min(free).min(ByteCount::new(most)));
         }

@@ -90,7 +90,7 @@ impl Outbound {
         };
         match job.kind {
             Kind::Retransmission(chunk) => {
-                self.fill_retransmissions(chunk, paths, &mut filling, writer)
+                self.fill_retransmissions(chunk, paths, &mut filling, writer);
             }
             Kind::New { second } => {
                 self.fill_new(paths, &mut filling, writer);

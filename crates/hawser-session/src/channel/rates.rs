@@ -87,9 +87,10 @@ impl Channel {
     /// behind a gap, if the kernel counts segments: TCP will close the gap.
     pub(super) fn brought(&self) -> ByteCount {
         let counts = self.role() == ChannelRole::Bulk && self.path.latest().delivered.is_some();
-        ByteCount::new(match counts {
-            true => self.delivered,
-            false => self.outbound.arrived(),
+        ByteCount::new(if counts {
+            self.delivered
+        } else {
+            self.outbound.arrived()
         })
     }
 
@@ -129,9 +130,10 @@ impl Channel {
     /// True if nothing gets through, however alive the path seems: the peer hangs, or a middlebox
     /// swallows what it acknowledges.
     pub(crate) fn is_stuck(&self, now: Instant) -> bool {
-        let patience = match self.is_relayed() {
-            true => RELAYED_STUCK_AFTER,
-            false => STUCK_AFTER.max(self.path.rtt() * 8),
+        let patience = if self.is_relayed() {
+            RELAYED_STUCK_AFTER
+        } else {
+            STUCK_AFTER.max(self.path.rtt() * 8)
         };
         self.outbound.overdue(now) > patience
     }

@@ -26,12 +26,11 @@ impl Channels {
             return self.is_alone(now, channel, found)
                 && (stall.framed >= FRAMED || self.all_stall_on_live_link(now, channel));
         }
-        let enough = match self.answers_in(channel, stall) {
-            true => REPEATS,
-            false if self.all_stall(channel) => REPEATS_UNHEARD,
-            false => return false,
-        };
-        stall.repeats >= enough
+        if self.answers_in(channel, stall) {
+            stall.repeats >= REPEATS
+        } else {
+            self.all_stall(channel) && stall.repeats >= REPEATS_UNHEARD
+        }
     }
 
     /// Returns the time of a sign of life that the link of a channel was asked for since something

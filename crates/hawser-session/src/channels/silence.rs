@@ -167,11 +167,12 @@ impl Channels {
             let heard = other.path().silence().last_heard();
             !other.is_association() && heard > Some(began + SAME_MOMENT)
         };
-        match channel.is_association() {
-            true => self.iter().any(heard),
-            false => self.iter().any(|other| {
+        if channel.is_association() {
+            self.iter().any(heard)
+        } else {
+            self.iter().any(|other| {
                 other.route() != channel.route() && (other.link() != channel.link() || heard(other))
-            }),
+            })
         }
     }
 
@@ -189,9 +190,10 @@ impl Channels {
     /// wait in the queue that the peer has filled, of which this side knows nothing.
     fn excuse(&self, now: Instant, channel: &Channel) -> Duration {
         let mut same_link = self.of_link(channel.link());
-        match same_link.any(|other| other.inbound().is_flowing(now)) {
-            true => PEERS_QUEUE,
-            false => Duration::ZERO,
+        if same_link.any(|other| other.inbound().is_flowing(now)) {
+            PEERS_QUEUE
+        } else {
+            Duration::ZERO
         }
     }
 

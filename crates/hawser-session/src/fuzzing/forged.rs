@@ -99,9 +99,10 @@ fn put_chunk(script: &mut Script<'_>, body: &mut BytesMut) {
             open,
             fin: flags & 2 != 0,
         },
-        metadata: match open {
-            true => Bytes::copy_from_slice(script.bytes()),
-            false => Bytes::new(),
+        metadata: if open {
+            Bytes::copy_from_slice(script.bytes())
+        } else {
+            Bytes::new()
         },
     };
     header.encode(body);

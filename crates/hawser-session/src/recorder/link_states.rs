@@ -39,9 +39,10 @@ impl LinkStates {
     /// Counts a channel of this link that became suspect, or has recovered.
     pub(super) fn on_suspect(&mut self, link: LinkIndex, suspect: bool) {
         if let Some(state) = self.state(link) {
-            state.suspect = match suspect {
-                true => state.suspect + 1,
-                false => state.suspect.saturating_sub(1),
+            state.suspect = if suspect {
+                state.suspect + 1
+            } else {
+                state.suspect.saturating_sub(1)
             };
         }
     }

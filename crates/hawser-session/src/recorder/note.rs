@@ -124,7 +124,6 @@ impl Note {
         !matches!(self, Self::Helped { .. } | Self::Sample { .. })
     }
 
-    // long: an arm for each kind.
     /// Returns the number of its kind, and its values as numbers.
     pub(super) fn to_words(self) -> (u64, Words) {
         match self {
@@ -196,7 +195,6 @@ impl Note {
         }
     }
 
-    // long: an arm for each kind.
     /// Returns the note of this kind with these values; `None` if they are invalid.
     pub(super) fn from_words(kind: u64, words: &[u64]) -> Option<Self> {
         Some(match (kind, words) {

@@ -133,9 +133,10 @@ impl Recording {
         }
         let recording = read_rest(&mut reader).ok_or(RecordingError::Damaged)?;
         let sound = recording.blocks.iter().all(|block| is_sound(block));
-        match sound && reader.is_empty() {
-            true => Ok(recording),
-            false => Err(RecordingError::Damaged),
+        if sound && reader.is_empty() {
+            Ok(recording)
+        } else {
+            Err(RecordingError::Damaged)
         }
     }
 

@@ -85,14 +85,16 @@ impl Ring {
     }
 
     fn begin_block(&mut self) {
-        let oldest = match self.blocks.len() < self.most {
-            true => None,
-            false => self.blocks.pop_front(),
+        let oldest = if self.blocks.len() < self.most {
+            None
+        } else {
+            self.blocks.pop_front()
         };
         self.lost |= oldest.is_some();
-        let size = match self.blocks.is_empty() {
-            true => FIRST_SIZE,
-            false => self.block_size,
+        let size = if self.blocks.is_empty() {
+            FIRST_SIZE
+        } else {
+            self.block_size
         };
         let mut block = oldest.unwrap_or_else(|| Vec::with_capacity(size));
         block.clear();

@@ -137,9 +137,10 @@ impl Session {
             self.streams.is_mine(id) && stream.is_some_and(|it| it.peer_metadata().is_none());
         self.retire_if_over(id);
         if !self.streams.contains(id) {
-            self.events.push(match waits_for_answer {
-                true => Event::Reset(id, code),
-                false => Event::Over(id),
+            self.events.push(if waits_for_answer {
+                Event::Reset(id, code)
+            } else {
+                Event::Over(id)
             });
         }
     }

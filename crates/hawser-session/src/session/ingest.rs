@@ -318,9 +318,10 @@ impl Session {
                 self.counters.streams_reset += 1;
                 let code = crate::CODE_LIMIT_REACHED;
                 let refusal = Command::Reset { stream: id, code };
-                match self.commands.push_bounded(&refusal) {
-                    true => Ok(false),
-                    false => Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id))),
+                if self.commands.push_bounded(&refusal) {
+                    Ok(false)
+                } else {
+                    Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)))
                 }
             }
         }

@@ -161,9 +161,10 @@ impl Session {
                 continue;
             }
             let is_blocked = blocked.get_or_insert_with(|| self.streams.any_credit_blocked());
-            let candidate = match *is_blocked {
-                true => outbound.sent().find(pending),
-                false => outbound.sent().rev().find(pending),
+            let candidate = if *is_blocked {
+                outbound.sent().find(pending)
+            } else {
+                outbound.sent().rev().find(pending)
             };
             let Some(candidate) = candidate else { continue };
             let here = view.arrival(ByteCount::new(candidate.length()));

@@ -59,12 +59,11 @@ impl Session {
     fn channel_snapshots(&self, now: Instant) -> Vec<ChannelSnapshot> {
         let mut list = Vec::with_capacity(self.channels.len());
         for channel in self.channels.iter() {
-            match channel.is_association() {
-                true => list.extend(channel.path_snapshots(now)),
-                false => {
-                    let is_silent = self.is_watching(now) && self.channels.is_silent(now, channel);
-                    list.push(channel.snapshot(now, is_silent));
-                }
+            if channel.is_association() {
+                list.extend(channel.path_snapshots(now));
+            } else {
+                let is_silent = self.is_watching(now) && self.channels.is_silent(now, channel);
+                list.push(channel.snapshot(now, is_silent));
             }
         }
         list

@@ -36,13 +36,15 @@ impl Session {
             self.put_datagrams_alone(now, id, out);
             return self.is_within_limit(out);
         }
-        let first_datagram = match datagrams {
-            true => channel.datagrams().next_length(),
-            false => 0,
+        let first_datagram = if datagrams {
+            channel.datagrams().next_length()
+        } else {
+            0
         };
-        let assigned = match datagrams || channel.notices().is_due_alone() {
-            true => None,
-            false => channel.outbound_mut().take_assigned(),
+        let assigned = if datagrams || channel.notices().is_due_alone() {
+            None
+        } else {
+            channel.outbound_mut().take_assigned()
         };
         let has_chunk = assigned.is_some();
         let ack_due = channel.inbound().ack_due();
@@ -163,9 +165,10 @@ impl Session {
     /// Puts limits that have moved, and copies of those that went over another channel: a writer
     /// that waits for its credit should not wait for TCP to repair a loss.
     fn put_credit(&mut self, id: ChannelId, most: usize, out: &mut Outgoing) {
-        let second = match self.streams.is_credit_due() {
-            true => self.channels.quickest_beside(id),
-            false => None,
+        let second = if self.streams.is_credit_due() {
+            self.channels.quickest_beside(id)
+        } else {
+            None
         };
         for _ in 0..MAX_CREDITS {
             let Some(channel) = self.channels.get_mut(id).filter(|_| has_room(most, out)) else {
@@ -282,9 +285,10 @@ impl Session {
         };
         let body = out.head.len() + out.payload_length();
         let is_association = channel.is_association();
-        let wire = match is_association {
-            true => body,
-            false => RECORD_HEADER_LENGTH + body + TAG_LENGTH,
+        let wire = if is_association {
+            body
+        } else {
+            RECORD_HEADER_LENGTH + body + TAG_LENGTH
         } as u64;
         channel.on_record(now, wire, assigned);
         let link = channel.link();

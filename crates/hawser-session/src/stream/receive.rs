@@ -142,9 +142,10 @@ impl ReceiveStream {
     /// True if the peer has left more holes than a stream may have whose chunks are taken as they
     /// come. In order, credit bounds what is kept behind holes.
     pub(crate) fn has_too_many_holes(&self) -> bool {
-        let most = match self.discards {
-            true => MAX_RANGES_DROPPED,
-            false => MAX_RANGES,
+        let most = if self.discards {
+            MAX_RANGES_DROPPED
+        } else {
+            MAX_RANGES
         };
         self.reassembly.range_count() > most
     }

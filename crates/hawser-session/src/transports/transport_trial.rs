@@ -100,9 +100,10 @@ impl TransportTrial {
 
     /// Returns the transport that bulk goes over.
     pub(super) fn in_use(&self) -> Transport {
-        match self.trial.is_some() || self.silent_since.is_some() {
-            true => self.chosen.other(),
-            false => self.chosen,
+        if self.trial.is_some() || self.silent_since.is_some() {
+            self.chosen.other()
+        } else {
+            self.chosen
         }
     }
 
@@ -165,9 +166,10 @@ impl TransportTrial {
             self.busy += span;
             self.follow_the_links(look, demand);
             // The rate of a hindered transport does not grow with its age.
-            let start = match self.is_hindered(look) {
-                true => demand.interval(look),
-                false => demand.start(look),
+            let start = if self.is_hindered(look) {
+                demand.interval(look)
+            } else {
+                demand.start(look)
             };
             if self.trial.is_some() {
                 self.measure_trial(now, look, span, (bytes, both));
@@ -426,11 +428,9 @@ impl Trial {
         let needed = old * self.margin;
         let open = count < REFERENCE;
         let grows = self.samples.is_growing(FEW / 2, GROWING);
-        match new - error > needed {
-            true => Some(true),
-            false if open && (grows || new + error > needed) => None,
-            false => Some(false),
-        }
+        let wins = new - error > needed;
+        let is_undecided = open && (grows || new + error > needed);
+        (wins || !is_undecided).then_some(wins)
     }
 }
 

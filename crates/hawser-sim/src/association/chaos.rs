@@ -309,22 +309,25 @@ impl Story {
 
 fn draw_config(rng: &mut SmallRng) -> AssociationConfig {
     let controls = [Control::Reno, Control::Cubic, Control::Bbr];
-    let base = match rng.random_bool(0.3) {
-        true => AssociationConfig::paper(),
-        false => AssociationConfig::default(),
+    let base = if rng.random_bool(0.3) {
+        AssociationConfig::paper()
+    } else {
+        AssociationConfig::default()
     };
     AssociationConfig {
         control: controls[rng.random_range(0..3)],
-        selection: match rng.random_bool(0.5) {
-            true => Selection::Answering,
-            false => Selection::Paper { theta: 4.0 },
+        selection: if rng.random_bool(0.5) {
+            Selection::Answering
+        } else {
+            Selection::Paper { theta: 4.0 }
         },
         interleaving: rng.random_bool(0.5),
         // Addresses may change only under a seal.
         checksum: Checksum::LowerLayer,
-        framing: match rng.random_bool(0.5) {
-            true => Framing::Compact,
-            false => Framing::Whole,
+        framing: if rng.random_bool(0.5) {
+            Framing::Compact
+        } else {
+            Framing::Whole
         },
         receive_buffer: ByteCount::new(rng.random_range(65_536..1 << 20)),
         send_buffer: ByteCount::new(rng.random_range(65_536..1 << 20)),
@@ -332,18 +335,22 @@ fn draw_config(rng: &mut SmallRng) -> AssociationConfig {
         // row.
         association_max_retransmissions: 1000,
         max_init_retransmissions: 1000,
-        connect: match rng.random_bool(0.5) {
-            true => ConnectStrategy::AtOnce,
-            false => ConnectStrategy::InTurn,
+        connect: if rng.random_bool(0.5) {
+            ConnectStrategy::AtOnce
+        } else {
+            ConnectStrategy::InTurn
         },
         ..base
     }
 }
 
 fn draw_link(rng: &mut SmallRng) -> LinkModel {
-    let mut sometimes = |chance: f64, most: f64| match rng.random_bool(chance) {
-        true => rng.random_range(0.0..most),
-        false => 0.0,
+    let mut sometimes = |chance: f64, most: f64| {
+        if rng.random_bool(chance) {
+            rng.random_range(0.0..most)
+        } else {
+            0.0
+        }
     };
     let (loss, duplicated) = (sometimes(0.5, 0.15), sometimes(0.3, 0.1));
     let late = Duration::from_secs_f64(sometimes(0.5, 0.05));

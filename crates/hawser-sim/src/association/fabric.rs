@@ -425,9 +425,10 @@ impl Fabric {
 
     /// Where the other end sees an address of this host.
     fn place(&self, host: usize, local: &Local) -> SocketAddr {
-        match self.translated && host != SERVER {
-            true => SocketAddr::new(TRANSLATOR, PORT + local.link.value() as u16),
-            false => socket(local),
+        if self.translated && host != SERVER {
+            SocketAddr::new(TRANSLATOR, PORT + local.link.value() as u16)
+        } else {
+            socket(local)
         }
     }
 }

@@ -176,9 +176,10 @@ impl Associations {
         let Some((_, association)) = &mut own.ends[place(Side::Client)].association else {
             return false;
         };
-        match is_there {
-            true => association.add_local(now, local),
-            false => association.remove_local(now, local),
+        if is_there {
+            association.add_local(now, local);
+        } else {
+            association.remove_local(now, local);
         }
         true
     }
@@ -242,9 +243,10 @@ impl AssociationChannel {
         datagram: Datagram,
     ) -> Option<Side> {
         let now = network.now();
-        let side = match datagram.to_server {
-            true => Side::Gateway,
-            false => Side::Client,
+        let side = if datagram.to_server {
+            Side::Gateway
+        } else {
+            Side::Client
         };
         // What opens with no key that is known is not answered.
         if side == Side::Gateway && !self.expected {

@@ -11,9 +11,10 @@ pub(super) const fn place(side: Side) -> usize {
 }
 
 pub(super) const fn side_of(end: End) -> Side {
-    match end.client {
-        true => Side::Client,
-        false => Side::Gateway,
+    if end.client {
+        Side::Client
+    } else {
+        Side::Gateway
     }
 }
 

@@ -225,9 +225,10 @@ impl RunArguments {
         Options {
             payload: by_time,
             transfers: 2,
-            singles: match self.no_singles {
-                true => Singles::None,
-                false => Singles::Undisturbed,
+            singles: if self.no_singles {
+                Singles::None
+            } else {
+                Singles::Undisturbed
             },
             ..Options::new(seed, BondConfig::default())
         }
@@ -264,9 +265,10 @@ fn no_association(scenario: &Scenario) -> String {
 
 impl ConfigArguments {
     fn config(&self) -> AssociationConfig {
-        let mut config = match self.paper {
-            true => AssociationConfig::paper(),
-            false => AssociationConfig::default(),
+        let mut config = if self.paper {
+            AssociationConfig::paper()
+        } else {
+            AssociationConfig::default()
         };
         config.policy = self.scheduler.unwrap_or(config.policy);
         config.control = self

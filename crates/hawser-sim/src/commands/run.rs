@@ -85,9 +85,10 @@ impl RunArguments {
             seed: self.seed.unwrap_or(scenario.seed),
             payload: self.size.or(by_time),
             transfers: self.transfers,
-            singles: match self.no_singles {
-                true => Singles::None,
-                false => Singles::Undisturbed,
+            singles: if self.no_singles {
+                Singles::None
+            } else {
+                Singles::Undisturbed
             },
             ticks: self.ticks,
             observer: self.trace.map(trace::observer),

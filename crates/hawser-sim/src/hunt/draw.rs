@@ -18,9 +18,10 @@ pub fn draw(seed: u64) -> (Scenario, Direction) {
 pub fn text(seed: u64) -> (String, Direction) {
     let rng = &mut SmallRng::seed_from_u64(seed ^ SALT);
     let count = [1, 2, 2, 2, 2, 3, 3, 4, 5, 6][rng.random_range(0..10)];
-    let direction = match rng.random_bool(0.5) {
-        true => Direction::Put,
-        false => Direction::Get,
+    let direction = if rng.random_bool(0.5) {
+        Direction::Put
+    } else {
+        Direction::Get
     };
     let mut links = String::new();
     let mut total = 0;
@@ -111,9 +112,10 @@ fn trace(rng: &mut SmallRng, rate: u64, text: &mut String) -> u64 {
     text.push_str("trace = [\n");
     for _ in 0..rng.random_range(4..=16) {
         let span = round(between(rng, 100.0, 2_000.0));
-        let step = match rng.random_bool(0.1) {
-            true => 0,
-            false => round(rate as f64 * between(rng, 0.25, 2.0)),
+        let step = if rng.random_bool(0.1) {
+            0
+        } else {
+            round(rate as f64 * between(rng, 0.25, 2.0))
         };
         let _ = writeln!(
             text,

@@ -46,9 +46,10 @@ impl Mapping {
             return Outward::Passes;
         }
         let is_reset = nat.is_some_and(|nat| nat.then == Forgotten::Reset);
-        match is_reset && !packet.is_reset() {
-            true => Outward::Refused,
-            false => Outward::Dropped,
+        if is_reset && !packet.is_reset() {
+            Outward::Refused
+        } else {
+            Outward::Dropped
         }
     }
 

@@ -253,9 +253,10 @@ impl Story {
         if is_lost || self.rng.random_bool(MISTAKEN) {
             let noticed = at + link.delay + late;
             // What is not lost may be sent again before it arrives.
-            let noticed = match is_lost {
-                true => noticed,
-                false => self.now + noticed.since(self.now).mul_f64(self.rng.random()),
+            let noticed = if is_lost {
+                noticed
+            } else {
+                self.now + noticed.since(self.now).mul_f64(self.rng.random())
             };
             let loss = Happening::Loss {
                 header: placed.header,
@@ -353,9 +354,12 @@ impl Story {
 
 impl Link {
     fn draw(rng: &mut SmallRng) -> Self {
-        let mut sometimes = |chance: f64, most: f64| match rng.random_bool(chance) {
-            true => rng.random_range(0.0..most),
-            false => 0.0,
+        let mut sometimes = |chance: f64, most: f64| {
+            if rng.random_bool(chance) {
+                rng.random_range(0.0..most)
+            } else {
+                0.0
+            }
         };
         let (loss, jitter) = (sometimes(0.5, 0.2), sometimes(0.4, 0.03));
         Self {
@@ -392,9 +396,10 @@ impl Flow {
     fn draw(number: u16, rng: &mut SmallRng) -> Self {
         Self {
             port: 1000 + number,
-            size: match rng.random_bool(0.3) {
-                true => rng.random_range(60..300),
-                false => rng.random_range(300..1432),
+            size: if rng.random_bool(0.3) {
+                rng.random_range(60..300)
+            } else {
+                rng.random_range(300..1432)
             },
             every: Duration::from_micros(rng.random_range(50..20_000)),
             next_at: START,

@@ -239,9 +239,10 @@ impl fmt::Display for Conditions {
             writeln!(f, "\n[[event]]")?;
             writeln!(f, "at = \"{}ms\"", silence.at.as_millis())?;
             writeln!(f, "link = {}", silence.link)?;
-            let action = match silence.carrier {
-                true => "carrier-down",
-                false => "black-hole",
+            let action = if silence.carrier {
+                "carrier-down"
+            } else {
+                "black-hole"
             };
             writeln!(f, "action = \"{action}\"")?;
             writeln!(f, "for = \"{}ms\"", silence.span.as_millis().max(1))?;

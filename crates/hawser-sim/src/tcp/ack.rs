@@ -51,9 +51,10 @@ impl Sender {
             self.repair.backoff = 0;
             self.undo_if_spurious(packet);
         }
-        let lost_now = match self.has_ranges {
-            true => self.detect_losses(now),
-            false => self.losses_by_count(delivered.advanced),
+        let lost_now = if self.has_ranges {
+            self.detect_losses(now)
+        } else {
+            self.losses_by_count(delivered.advanced)
         };
         self.move_phase(lost_now);
         self.adjust_window(now, in_flight_before, &delivered, lost_now);

@@ -36,9 +36,10 @@ impl Sender {
             self.counts.delivered -= 1;
             self.guess();
         }
-        let next = match advanced {
-            true => repairs,
-            false => self.repair.phase == Phase::Open && self.counts.delivered >= DUPLICATES,
+        let next = if advanced {
+            repairs
+        } else {
+            self.repair.phase == Phase::Open && self.counts.delivered >= DUPLICATES
         };
         match self.segments.front() {
             Some(first) if next && !first.needs_repair() && first.times == 1 => {

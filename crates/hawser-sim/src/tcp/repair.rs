@@ -111,9 +111,10 @@ impl Sender {
         };
         let fresh = self.unsent() > 0;
         self.repair.probe = Some((self.next, !fresh));
-        self.repair.forced = Some(match fresh {
-            true => Forced::New,
-            false => Forced::Again(last.sequence),
+        self.repair.forced = Some(if fresh {
+            Forced::New
+        } else {
+            Forced::Again(last.sequence)
         });
         self.timers.retransmission = Some(now + self.timeout());
     }

@@ -237,14 +237,17 @@ impl Announcer {
                 request,
                 cancels,
                 ..
-            } => match is_sign_of_life(&request) {
-                true => self.respond(now, id, &answer(&request)),
-                false => self.passed.push_back(Passed::Request {
-                    id,
-                    request,
-                    cancels,
-                }),
-            },
+            } => {
+                if is_sign_of_life(&request) {
+                    self.respond(now, id, &answer(&request));
+                } else {
+                    self.passed.push_back(Passed::Request {
+                        id,
+                        request,
+                        cancels,
+                    });
+                }
+            }
             Event::Ack { request, .. } => self.passed.push_back(Passed::Ack(request)),
             Event::Response { id, response } => self.handle_response(now, id, response),
             Event::Failed { id, .. } => {

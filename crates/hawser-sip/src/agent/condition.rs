@@ -10,12 +10,13 @@ use crate::fields::Q;
 /// Source: MMS §II.D eq. 1, f_i = b_i / Σ b.
 #[must_use]
 pub fn preferences(rates: &[Rate]) -> Vec<Q> {
-    let rates: Vec<u128> = match rates.iter().any(|rate| rate.bits_per_second() > 0) {
-        true => rates
+    let rates: Vec<u128> = if rates.iter().any(|rate| rate.bits_per_second() > 0) {
+        rates
             .iter()
             .map(|rate| u128::from(rate.bits_per_second()))
-            .collect(),
-        false => vec![1; rates.len()],
+            .collect()
+    } else {
+        vec![1; rates.len()]
     };
     let sum = rates.iter().sum::<u128>().max(1);
     // Rounding what has come together up to here, so that the shares are the whole in the end.

@@ -69,9 +69,10 @@ impl Answerer {
             challenge: best.clone(),
             count: 0,
         });
-        match was_answered && !may_try {
-            true => Err(ChallengeFault::Refused),
-            false => Ok(()),
+        if was_answered && !may_try {
+            Err(ChallengeFault::Refused)
+        } else {
+            Ok(())
         }
     }
 

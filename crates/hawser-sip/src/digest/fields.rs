@@ -40,9 +40,10 @@ impl fmt::Display for Challenge {
         if self.has_qop {
             f.write_str(", qop=\"auth\"")?;
         }
-        match self.is_stale {
-            true => f.write_str(", stale=true"),
-            false => Ok(()),
+        if self.is_stale {
+            f.write_str(", stale=true")
+        } else {
+            Ok(())
         }
     }
 }

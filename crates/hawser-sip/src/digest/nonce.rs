@@ -63,9 +63,10 @@ impl Nonces {
             return Age::Foreign;
         }
         let id = NonceId::from_bytes(*id);
-        match now.since(id.made) < self.lifetime && id.made <= now {
-            true => Age::Fresh(id),
-            false => Age::Stale,
+        if now.since(id.made) < self.lifetime && id.made <= now {
+            Age::Fresh(id)
+        } else {
+            Age::Stale
         }
     }
 

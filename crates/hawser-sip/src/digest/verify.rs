@@ -125,10 +125,13 @@ impl Verifier {
             // Only who knows the password learns that the nonce alone is too old.
             _ if !is_right => Err(AuthFault::Wrong),
             Age::Stale => Err(AuthFault::Stale),
-            Age::Fresh(nonce) => match self.counts.take(now, &credentials.username, nonce, count) {
-                true => Ok(()),
-                false => Err(AuthFault::Stale),
-            },
+            Age::Fresh(nonce) => {
+                if self.counts.take(now, &credentials.username, nonce, count) {
+                    Ok(())
+                } else {
+                    Err(AuthFault::Stale)
+                }
+            }
         }
     }
 }

@@ -33,9 +33,10 @@ pub(super) fn is_answered_here(ack: &Request) -> bool {
 
 /// The answer to a CANCEL.
 pub(super) fn to_cancel(request: &Request, is_known: bool) -> Response {
-    let status = match is_known {
-        true => StatusCode::OK,
-        false => StatusCode::NO_TRANSACTION,
+    let status = if is_known {
+        StatusCode::OK
+    } else {
+        StatusCode::NO_TRANSACTION
     };
     Response::new(request, status, Some(TAG))
 }

@@ -56,9 +56,10 @@ impl Directory {
         let address = address.ok_or_else(not_found)?;
         let users = &*self.users;
         let user = self.registrar.authenticate(now, source, request, users)?;
-        match users.may_watch(&user, &address) {
-            true => Ok(Admitted::Watches(user)),
-            false => Err(not_found()),
+        if users.may_watch(&user, &address) {
+            Ok(Admitted::Watches(user))
+        } else {
+            Err(not_found())
         }
     }
 

@@ -75,15 +75,14 @@ impl NameAddr {
 impl Field for NameAddr {
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, SyntaxFault> {
         let (display, is_bracketed) = read_display(cursor)?;
-        let uri = match is_bracketed {
-            true => {
-                let uri = cursor.take_until(&['>']).parse()?;
-                if !cursor.eat_exactly(">") {
-                    return Err(SyntaxFault::Expected(">"));
-                }
-                uri
+        let uri = if is_bracketed {
+            let uri = cursor.take_until(&['>']).parse()?;
+            if !cursor.eat_exactly(">") {
+                return Err(SyntaxFault::Expected(">"));
             }
-            false => Self::read_bare(cursor)?,
+            uri
+        } else {
+            Self::read_bare(cursor)?
         };
         let params = Params::read(cursor)?;
         Ok(Self {
@@ -107,9 +106,10 @@ impl fmt::Display for NameAddr {
 fn read_display(cursor: &mut Cursor<'_>) -> Result<(Option<String>, bool), SyntaxFault> {
     if cursor.peek() == Some(b'"') {
         let display = cursor.quoted()?;
-        return match cursor.eat('<') {
-            true => Ok((Some(display), true)),
-            false => Err(SyntaxFault::Expected("<")),
+        return if cursor.eat('<') {
+            Ok((Some(display), true))
+        } else {
+            Err(SyntaxFault::Expected("<"))
         };
     }
     let mut ahead = *cursor;

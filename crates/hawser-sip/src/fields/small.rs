@@ -95,9 +95,10 @@ impl Q {
     /// # Errors
     /// Above 1000.
     pub fn from_thousandths(thousandths: u16) -> Result<Self, QFault> {
-        match thousandths <= 1000 {
-            true => Ok(Self(thousandths)),
-            false => Err(QFault(thousandths)),
+        if thousandths <= 1000 {
+            Ok(Self(thousandths))
+        } else {
+            Err(QFault(thousandths))
         }
     }
 
@@ -156,9 +157,10 @@ impl Field for Q {
         let text = cursor.take_while(|byte| byte.is_ascii_digit() || byte == b'.');
         let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
         let is_number = matches!(whole, "0" | "1") && decimals.len() <= 3;
-        let decimals: u16 = match is_number {
-            true => format!("{decimals:0<3}").parse().map_err(|_| FAULT)?,
-            false => return Err(FAULT),
+        let decimals: u16 = if is_number {
+            format!("{decimals:0<3}").parse().map_err(|_| FAULT)?
+        } else {
+            return Err(FAULT);
         };
         let whole = if whole == "1" { 1000 } else { 0 };
         Self::from_thousandths(whole + decimals).map_err(|_| FAULT)

@@ -134,9 +134,10 @@ impl Field for Via {
             return Err(SyntaxFault::Expected("a space behind the transport"));
         }
         let host = read_host(cursor)?;
-        let port = match cursor.eat(':') {
-            true => Some(port_number(cursor)?),
-            false => None,
+        let port = if cursor.eat(':') {
+            Some(port_number(cursor)?)
+        } else {
+            None
         };
         let params = Params::read(cursor)?;
         check_params(&params)?;

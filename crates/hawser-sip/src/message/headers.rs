@@ -272,9 +272,10 @@ impl Headers {
         let mut values = self.raw(&HeaderName::Contact);
         if values.any(|value| value == "*") {
             let alone = self.raw(&HeaderName::Contact).count() == 1;
-            return match alone {
-                true => Ok(Contacts::All),
-                false => Err(HeaderFault::Repeated(HeaderName::Contact)),
+            return if alone {
+                Ok(Contacts::All)
+            } else {
+                Err(HeaderFault::Repeated(HeaderName::Contact))
             };
         }
         let list: Vec<NameAddr> = self.list(HeaderName::Contact)?;

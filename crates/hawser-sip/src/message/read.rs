@@ -135,9 +135,10 @@ impl Malformed {
         }
         let response = Response::to_headers(&self.headers, self.status(), Some(tag));
         let text = self.to_string();
-        Some(match is_field_text(&text) {
-            true => response.with_reason(&text),
-            false => response,
+        Some(if is_field_text(&text) {
+            response.with_reason(&text)
+        } else {
+            response
         })
     }
 
@@ -276,13 +277,12 @@ pub(crate) fn scan(bytes: &[u8], searched: usize, limits: &Limits) -> Result<Sca
     const END: &[u8] = b"\r\n\r\n";
     let window = &bytes[searched..bytes.len().min(limits.max_head)];
     let Some(found) = memmem::find(window, END) else {
-        return match bytes.len() >= limits.max_head {
-            true => Err(Malformed::bare(Fault::HeadTooLong(limits.max_head))),
-            false => {
-                // The last three bytes may be the beginning of the end.
-                let searched = bytes.len().saturating_sub(END.len() - 1).max(searched);
-                Ok(Scan::Incomplete { searched })
-            }
+        return if bytes.len() >= limits.max_head {
+            Err(Malformed::bare(Fault::HeadTooLong(limits.max_head)))
+        } else {
+            // The last three bytes may be the beginning of the end.
+            let searched = bytes.len().saturating_sub(END.len() - 1).max(searched);
+            Ok(Scan::Incomplete { searched })
         };
     };
     let end = searched + found;
@@ -295,15 +295,17 @@ fn read_head(text: &str, length: usize, limits: &Limits) -> Result<Head, Box<Mal
     let mut lines = text.split("\r\n").enumerate();
     let first = lines.next().map_or("", |(_, first)| first);
     let mut fault = None;
-    let start = match is_field_text(first) {
-        true => Start::read(first).map_err(Fault::from),
-        false => Err(Fault::ControlCharacter(1)),
+    let start = if is_field_text(first) {
+        Start::read(first).map_err(Fault::from)
+    } else {
+        Err(Fault::ControlCharacter(1))
     };
     let mut headers = Headers::default();
     for (number, line) in lines {
-        let read = match headers.len() > limits.max_headers {
-            true => Err(Fault::TooManyHeaders(limits.max_headers)),
-            false => read_line(line, number + 1, &mut headers),
+        let read = if headers.len() > limits.max_headers {
+            Err(Fault::TooManyHeaders(limits.max_headers))
+        } else {
+            read_line(line, number + 1, &mut headers)
         };
         if let Err(wrong) = read {
             let is_final = matches!(wrong, Fault::TooManyHeaders(_));
@@ -339,9 +341,10 @@ fn read_line(line: &str, number: usize, headers: &mut Headers) -> Result<(), Fau
     }
     let space = [' ', '\t'];
     if line.starts_with(space) {
-        return match headers.extend_last(line.trim_matches(space)) {
-            true => Ok(()),
-            false => Err(Fault::NoHeader(number)),
+        return if headers.extend_last(line.trim_matches(space)) {
+            Ok(())
+        } else {
+            Err(Fault::NoHeader(number))
         };
     }
     let mut cursor = Cursor::new(line);

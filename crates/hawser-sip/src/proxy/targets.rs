@@ -38,9 +38,10 @@ impl Proxy {
             .map(|binding| Forward::to_binding(&common, binding))
             .collect();
         if targets.is_empty() {
-            let status = match bindings.is_empty() {
-                true => StatusCode::TEMPORARILY_UNAVAILABLE,
-                false => StatusCode::LOOP_DETECTED,
+            let status = if bindings.is_empty() {
+                StatusCode::TEMPORARILY_UNAVAILABLE
+            } else {
+                StatusCode::LOOP_DETECTED
             };
             return Err(Refusal::new(status, status.reason()));
         }

@@ -162,11 +162,12 @@ fn outbound(contact: &NameAddr) -> Result<Option<(String, u32)>, Refusal> {
 
 /// Refuses what is longer than a row of the table has room for.
 fn short(what: &str, length: usize) -> Result<(), Refusal> {
-    match length <= MAX_LENGTH {
-        true => Ok(()),
-        false => Err(bad(format!(
+    if length <= MAX_LENGTH {
+        Ok(())
+    } else {
+        Err(bad(format!(
             "{what} has {length} bytes, at most {MAX_LENGTH} are allowed"
-        ))),
+        )))
     }
 }
 

@@ -111,9 +111,10 @@ impl Candidate {
                 }
             }
         }
-        match related.is_some() && self.related.is_none() {
-            true => Err(SyntaxFault::Expected("rport behind raddr")),
-            false => Ok(()),
+        if related.is_some() && self.related.is_none() {
+            Err(SyntaxFault::Expected("rport behind raddr"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -142,16 +143,18 @@ impl fmt::Display for Candidate {
 fn word<'a>(cursor: &mut Cursor<'a>, what: &'static str) -> Result<&'a str, SyntaxFault> {
     let word = cursor.take_until(&[' ']);
     let is_end = cursor.is_at_end();
-    match word.is_empty() || !(is_end || cursor.eat_exactly(" ")) {
-        true => Err(SyntaxFault::Expected(what)),
-        false => Ok(word),
+    if word.is_empty() || !(is_end || cursor.eat_exactly(" ")) {
+        Err(SyntaxFault::Expected(what))
+    } else {
+        Ok(word)
     }
 }
 
 fn expect(cursor: &mut Cursor<'_>, text: &str, what: &'static str) -> Result<(), SyntaxFault> {
-    match word(cursor, what)?.eq_ignore_ascii_case(text) {
-        true => Ok(()),
-        false => Err(SyntaxFault::Expected(what)),
+    if word(cursor, what)?.eq_ignore_ascii_case(text) {
+        Ok(())
+    } else {
+        Err(SyntaxFault::Expected(what))
     }
 }
 

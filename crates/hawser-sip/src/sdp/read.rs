@@ -52,9 +52,12 @@ impl Reader {
             Some((number, line)) => Ok((number + 1, line)),
             None => Err(SdpFault::Line { line: 0, expected }),
         };
-        let is = |(line, text): (usize, &str), expected: &'static str| match text == expected {
-            true => Ok(()),
-            false => Err(SdpFault::Line { line, expected }),
+        let is = |(line, text): (usize, &str), expected: &'static str| {
+            if text == expected {
+                Ok(())
+            } else {
+                Err(SdpFault::Line { line, expected })
+            }
         };
         is(next("v=0")?, "v=0")?;
         let (session, version) = origin(next("o=")?)?;

@@ -163,10 +163,13 @@ impl Session {
                     other => self.state = other,
                 }
             }
-            State::Calling(calling) => match calling.is_given_up {
-                true => self.end(EndReason::Local),
-                false => self.refused(response.status),
-            },
+            State::Calling(calling) => {
+                if calling.is_given_up {
+                    self.end(EndReason::Local);
+                } else {
+                    self.refused(response.status);
+                }
+            }
             _ if response.status.is_success() => self.accepted_again(response, number),
             _ => {}
         }

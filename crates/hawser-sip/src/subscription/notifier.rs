@@ -350,9 +350,10 @@ impl Watcher {
         self.is_being_told = true;
         let mut request = self.dialog.request(Method::Notify, via);
         let left = self.expires.since(now).as_secs();
-        let state = match self.expires <= now {
-            true => "terminated;reason=timeout".to_owned(),
-            false => format!("active;expires={left}"),
+        let state = if self.expires <= now {
+            "terminated;reason=timeout".to_owned()
+        } else {
+            format!("active;expires={left}")
         };
         let headers = &mut request.headers;
         headers.push(HeaderName::Contact, format!("<{}>", self.contact));

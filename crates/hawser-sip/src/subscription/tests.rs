@@ -99,9 +99,10 @@ impl Stage {
         self.notifier.handle_timeout(self.now);
         while let Some(notify) = self.notify() {
             let essentials = notify.request.essentials().unwrap();
-            let answer = match self.subscription.is_of(&essentials) {
-                true => self.subscription.handle_notify(self.now, &notify.request),
-                false => Response::new(&notify.request, StatusCode::NO_TRANSACTION, None),
+            let answer = if self.subscription.is_of(&essentials) {
+                self.subscription.handle_notify(self.now, &notify.request)
+            } else {
+                Response::new(&notify.request, StatusCode::NO_TRANSACTION, None)
             };
             self.notifier
                 .handle_outcome(notify.watcher, Some(answer.status));

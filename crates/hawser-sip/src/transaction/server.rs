@@ -41,10 +41,10 @@ impl Server {
             let trying = Response::new(request, StatusCode::TRYING, None);
             (now + TRYING_AFTER, trying.to_bytes())
         });
-        let patience = match is_invite {
-            true => config.ringing,
-            // Who asked has given up by then.
-            false => config.patience(),
+        let patience = if is_invite {
+            config.ringing
+        } else {
+            config.patience()
         };
         Self {
             flow,
@@ -137,15 +137,12 @@ impl Server {
             return Ok(bytes);
         }
         self.state = State::Completed;
-        self.ends = match self.is_invite {
-            // Timers G and H.
-            true => {
-                let is_repeated = !self.flow.is_reliable && !self.is_spared;
-                self.again = is_repeated.then_some((now + config.t1, config.t1));
-                now + config.patience()
-            }
-            // Timer J.
-            false => now + Config::linger(self.flow, config.patience()),
+        self.ends = if self.is_invite {
+            let is_repeated = !self.flow.is_reliable && !self.is_spared;
+            self.again = is_repeated.then_some((now + config.t1, config.t1));
+            now + config.patience()
+        } else {
+            now + Config::linger(self.flow, config.patience())
         };
         Ok(bytes)
     }

@@ -275,9 +275,10 @@ impl Lane {
         if number < self.floor {
             // Whether an old one came before is forgotten. Of one that was sent twice it is likely.
             let waited = Duration::ZERO;
-            return match is_new || !arrival.header.copied {
-                true => Outcome::Late { packet, waited },
-                false => Outcome::Duplicate,
+            return if is_new || !arrival.header.copied {
+                Outcome::Late { packet, waited }
+            } else {
+                Outcome::Duplicate
             };
         }
         let index = self.gaps.partition_point(|gap| gap.end <= number);

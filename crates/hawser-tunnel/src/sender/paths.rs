@@ -94,9 +94,10 @@ impl TunnelPaths {
         let Some(place) = self.views.iter().position(|view| view.channel == path) else {
             return false;
         };
-        let room = match self.rooms[place] < size && real_time {
-            true => &mut self.reserves[place],
-            false => &mut self.rooms[place],
+        let room = if self.rooms[place] < size && real_time {
+            &mut self.reserves[place]
+        } else {
+            &mut self.rooms[place]
         };
         let had_room = *room >= size;
         if had_room {

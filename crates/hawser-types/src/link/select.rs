@@ -38,9 +38,10 @@ pub fn usable(links: &[Link], wanted: &[String]) -> Vec<Link> {
 /// Connections over PPP are hardware links, since most lead to a provider and not to a VPN.
 pub fn full_tunnel(links: &[Link], is_ipv6: bool) -> Option<&Link> {
     links.iter().find(|link| {
-        let is_taken = match is_ipv6 {
-            true => link.takes_ordinary_v6,
-            false => link.takes_ordinary_v4,
+        let is_taken = if is_ipv6 {
+            link.takes_ordinary_v6
+        } else {
+            link.takes_ordinary_v4
         };
         is_taken && link.kind == LinkKind::Tunnel
     })

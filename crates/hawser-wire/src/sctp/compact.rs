@@ -53,9 +53,10 @@ pub(super) fn take_data(rest: &mut Bytes) -> Result<Option<Data>, Malformed> {
     }
     rest.advance(KIND);
     let truncated = |_| Malformed::truncated(WHAT);
-    let length = match first_byte & HAS_LENGTH != 0 {
-        true => Some(rest.try_get_u16().map_err(truncated)?),
-        false => None,
+    let length = if first_byte & HAS_LENGTH != 0 {
+        Some(rest.try_get_u16().map_err(truncated)?)
+    } else {
+        None
     };
     let tsn = Tsn::new(rest.try_get_u32().map_err(truncated)?);
     let stream = u16::try_from(take_varint_u32(rest, WHAT)?)

@@ -24,7 +24,7 @@ pub(super) fn put_chunk(out: &mut BytesMut, chunk: &Chunk) {
         Chunk::Shutdown(cumulative) => {
             let value = cumulative.value().to_be_bytes();
             put_element(out, ChunkKind::Shutdown.with_flags(0), |out| {
-                out.put_slice(&value)
+                out.put_slice(&value);
             });
         }
         Chunk::ShutdownAck => put_element(out, ChunkKind::ShutdownAck.with_flags(0), |_| ()),
@@ -33,24 +33,24 @@ pub(super) fn put_chunk(out: &mut BytesMut, chunk: &Chunk) {
             put_element(out, head, |_| ());
         }
         Chunk::Error(causes) => put_element(out, ChunkKind::Error.with_flags(0), |out| {
-            put_causes(out, causes)
+            put_causes(out, causes);
         }),
         Chunk::CookieEcho(cookie) => {
             put_element(out, ChunkKind::CookieEcho.with_flags(0), |out| {
-                out.put_slice(cookie)
+                out.put_slice(cookie);
             });
         }
         Chunk::CookieAck => put_element(out, ChunkKind::CookieAck.with_flags(0), |_| ()),
         Chunk::ForwardTsn(forward) => put_forward_tsn(out, forward),
         Chunk::Asconf { serial, parameters } => {
-            put_asconf(out, ChunkKind::Asconf, *serial, parameters)
+            put_asconf(out, ChunkKind::Asconf, *serial, parameters);
         }
         Chunk::AsconfAck { serial, parameters } => {
             put_asconf(out, ChunkKind::AsconfAck, *serial, parameters);
         }
         Chunk::Pad(length) => {
             put_element(out, ChunkKind::Pad.with_flags(0), |out| {
-                out.put_bytes(0, (*length).into())
+                out.put_bytes(0, (*length).into());
             });
         }
         Chunk::Unknown { chunk, .. } => out.put_slice(chunk),

@@ -63,34 +63,31 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
     let name = format!("link {}", link.name);
     if chosen.iter().any(|other| other.index == link.index) {
         let routed = link.has_default_route_v4 || link.has_default_route_v6;
-        return Some(match routed {
-            true => Check::ok(name, "it is up and has a default route"),
-            false => Check::warn(
+        return Some(if routed {
+            Check::ok(name, "it is up and has a default route")
+        } else {
+            Check::warn(
                 name,
                 "it has no default route, so it reaches only its own network",
                 format!(
                     "ip route add default via ROUTER dev {} metric 1000",
                     link.name
                 ),
-            ),
+            )
         });
     }
     // Of unusable links that the user has not named, those are left out that are virtual or
     // switched off.
     let asked_for = wanted.contains(&link.name);
     let unusable = link.why_unusable()?;
-    match asked_for {
-        true => Some(Check::fail(
-            name,
-            unusable.to_string(),
-            "connect it, or remove it from `links` in the configuration",
-        )),
-        false if link.enabled && !link.kind.is_virtual() => Some(Check::warn(
-            name,
-            unusable.to_string(),
-            "connect it if you want to use it",
-        )),
-        false => None,
+    if asked_for {
+        let remedy = "connect it, or remove it from `links` in the configuration";
+        Some(Check::fail(name, unusable.to_string(), remedy))
+    } else if link.enabled && !link.kind.is_virtual() {
+        let remedy = "connect it if you want to use it";
+        Some(Check::warn(name, unusable.to_string(), remedy))
+    } else {
+        None
     }
 }
 
@@ -98,13 +95,14 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
 fn vpn(all: &[Link], wanted: &[String]) -> Option<Check> {
     let tunnel = full_tunnel(all, false).or_else(|| full_tunnel(all, true))?;
     let name = format!("VPN {}", tunnel.name);
-    Some(match wanted.is_empty() {
-        true => Check::warn(
+    Some(if wanted.is_empty() {
+        Check::warn(
             name,
             "the system sends all traffic through it, connections without a gateway too",
             "name links with --link or `links` to bypass it",
-        ),
-        false => Check::ok(name, "connections bypass it and use the named links"),
+        )
+    } else {
+        Check::ok(name, "connections bypass it and use the named links")
     })
 }
 
@@ -135,13 +133,14 @@ fn answers(listen: SocketAddr, can_bind: bool) -> Check {
         let finding = format!("to {listen} only; they leave over the best route");
         return Check::ok(name, finding);
     }
-    match can_bind {
-        true => Check::ok(name, "they leave over the link that the request came by"),
-        false => Check::warn(
+    if can_bind {
+        Check::ok(name, "they leave over the link that the request came by")
+    } else {
+        Check::warn(
             name,
             "they leave over the best route, so clients on another link may not receive them",
             "use Linux 5.7 or later, or route by source address (`ip rule add from ADDRESS …`)",
-        ),
+        )
     }
 }
 

@@ -24,9 +24,10 @@ pub(super) async fn check(setup: &Setup, links: &[Link]) -> Vec<Check> {
     checks.extend(key(state));
     checks.extend(ports(setup).await);
     checks.extend(registration(setup).await);
-    let gateway = match state.path().is_dir() {
-        true => ClientStore::open(state).map(|store| store.default_gateway()),
-        false => Ok(None),
+    let gateway = if state.path().is_dir() {
+        ClientStore::open(state).map(|store| store.default_gateway())
+    } else {
+        Ok(None)
     };
     match gateway {
         Ok(Some(gateway)) => {
@@ -128,13 +129,14 @@ async fn registration(setup: &Setup) -> Option<Check> {
 fn known(gateway: &EnrolledGateway) -> Check {
     let addresses: Vec<String> = gateway.addresses.iter().map(ToString::to_string).collect();
     let finding = format!("{} at {}", gateway.key, addresses.join(", "));
-    match gateway.enrolled_at > UnixTime::now() + CLOCK_SLACK {
-        true => Check::warn(
+    if gateway.enrolled_at > UnixTime::now() + CLOCK_SLACK {
+        Check::warn(
             "gateway",
             format!("{finding}, enrolled in the future: this machine's clock is behind"),
             "set the clock: `timedatectl set-ntp true`",
-        ),
-        false => Check::ok("gateway", finding),
+        )
+    } else {
+        Check::ok("gateway", finding)
     }
 }
 
@@ -189,14 +191,13 @@ async fn over(
             Err(error) => problems.push(explained(&error)),
         }
     }
-    let remedy = match problems
+    let remedy = if problems
         .iter()
         .any(|problem| problem.contains("refused the handshake"))
     {
-        true => "this machine is no longer enrolled there: enrol again with a new invite",
-        false => {
-            "check that the gateway runs, that no firewall is in the way, and the link's route"
-        }
+        "this machine is no longer enrolled there: enrol again with a new invite"
+    } else {
+        "check that the gateway runs, that no firewall is in the way, and the link's route"
     };
     problems.dedup();
     Check::fail(name, problems.join("; "), remedy)

@@ -38,9 +38,10 @@ fn congestion() -> Check {
     let allowed = allowed_congestion().unwrap_or_default().join(" ");
     let allow = format!("sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{allowed} bbr\"");
     let finding = "bbr is not available; on links with loss, other algorithms are much slower";
-    match known(available_congestion()) {
-        true => Check::warn(name, finding, allow),
-        false => Check::warn(name, finding, format!("modprobe tcp_bbr && {allow}")),
+    if known(available_congestion()) {
+        Check::warn(name, finding, allow)
+    } else {
+        Check::warn(name, finding, format!("modprobe tcp_bbr && {allow}"))
     }
 }
 
@@ -79,13 +80,14 @@ fn buffer(name: &str, most: ByteCount) -> Check {
     // Half of a buffer is bookkeeping, by the kernel's own default (tcp_adv_win_scale).
     let reach = most.as_u64() / 2 * 8 * 10 / 1_000_000;
     let finding = format!("at most {most}: about {reach} Mbit/s a channel at 100 ms");
-    match most < MIN_BUFFER {
-        true => Check::warn(
+    if most < MIN_BUFFER {
+        Check::warn(
             name,
             finding,
             format!("sysctl -w net.ipv4.{name}=\"4096 131072 16777216\""),
-        ),
-        false => Check::ok(name, finding),
+        )
+    } else {
+        Check::ok(name, finding)
     }
 }
 
@@ -129,9 +131,10 @@ fn handshakes(fronted: &[FrontPort]) -> Check {
 /// What makes services answer where those that run can't be reached.
 fn start_again(fronted: &[FrontPort]) -> String {
     let ports: Vec<String> = fronted.iter().map(|it| it.port.to_string()).collect();
-    let services = match ports.is_empty() {
-        true => "services that it fronts".to_owned(),
-        false => format!("the services at {}", ports.join(", ")),
+    let services = if ports.is_empty() {
+        "services that it fronts".to_owned()
+    } else {
+        format!("the services at {}", ports.join(", "))
     };
     format!("once `hawser serve --front` runs, start {services} again if they are older")
 }
@@ -191,18 +194,17 @@ fn open_files() -> Check {
 
 fn clock(now: UnixTime) -> Check {
     let name = "clock";
-    match now < UnixTime::from_secs(START_OF_2024) {
-        true => Check::fail(
+    if now < UnixTime::from_secs(START_OF_2024) {
+        Check::fail(
             name,
             "it is set before 2024, so invites never expire or expire at once",
             "set it: `timedatectl set-ntp true` or `date -s …`",
-        ),
-        false => {
-            let (days, seconds) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
-            let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
-            let today = Date::after_1970(days);
-            Check::ok(name, format!("{today} {hour:02}:{minute:02} UTC"))
-        }
+        )
+    } else {
+        let (days, seconds) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
+        let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
+        let today = Date::after_1970(days);
+        Check::ok(name, format!("{today} {hour:02}:{minute:02} UTC"))
     }
 }
 

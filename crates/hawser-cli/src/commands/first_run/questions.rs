@@ -90,11 +90,10 @@ impl Ground {
             return wrong("--capture system needs root: `sudo hawser setup`");
         }
         if answers.desktop && self.desktop.is_none() {
-            return wrong(match self.is_root {
-                true => "--capture desktop is for a user's own desktop: run it without sudo",
-                false => {
-                    "--capture desktop: no desktop is found whose proxy settings can be changed"
-                }
+            return wrong(if self.is_root {
+                "--capture desktop is for a user's own desktop: run it without sudo"
+            } else {
+                "--capture desktop: no desktop is found whose proxy settings can be changed"
             });
         }
         if matches!(answers.role, Role::Gateway { .. }) && !self.is_root && answers.boot {
@@ -191,15 +190,17 @@ fn role(args: &SetupArgs, ground: &Ground, asking: &mut Asking) -> anyhow::Resul
     match first {
         First::Client(gateway) => Ok(Role::Client {
             gateway,
-            metered: match args.metered.is_empty() && !args.no_metered {
-                true => asking.metered(ground)?,
-                false => args.metered.clone(),
+            metered: if args.metered.is_empty() && !args.no_metered {
+                asking.metered(ground)?
+            } else {
+                args.metered.clone()
             },
         }),
         First::Gateway => Ok(Role::Gateway {
-            advertise: match args.advertise.is_empty() && ground.is_private {
-                true => asking.advertise()?,
-                false => args.advertise.clone(),
+            advertise: if args.advertise.is_empty() && ground.is_private {
+                asking.advertise()?
+            } else {
+                args.advertise.clone()
             },
         }),
     }
@@ -226,9 +227,10 @@ impl Asking {
     }
 
     fn first(&mut self, ground: &Ground) -> anyhow::Result<First> {
-        let kept = match ground.is_enrolled {
-            true => "Empty: keep the enrolled gateway",
-            false => "Empty: use no gateway",
+        let kept = if ground.is_enrolled {
+            "Empty: keep the enrolled gateway"
+        } else {
+            "Empty: use no gateway"
         };
         let question = format!(
             "Which gateway? Enter its invite (hawser://… or @FILE), or `gateway` to make this \
@@ -250,9 +252,10 @@ impl Asking {
         let links: Vec<String> = (ground.links.iter())
             .map(|(name, addresses)| format!("{name} ({addresses})"))
             .collect();
-        let links = match links.is_empty() {
-            true => "none at the moment".to_owned(),
-            false => links.join("; "),
+        let links = if links.is_empty() {
+            "none at the moment".to_owned()
+        } else {
+            links.join("; ")
         };
         let question = format!(
             "Which links are metered, to be used only while no other works? There are: {links}. \
@@ -262,9 +265,12 @@ impl Asking {
             let names = text.split([' ', ',']).filter(|name| !name.is_empty());
             let is_known = |name: &str| ground.links.iter().any(|(link, _)| link == name);
             names
-                .map(|name| match is_known(name) {
-                    true => Ok(name.to_owned()),
-                    false => Err(format!("no link is called {name}")),
+                .map(|name| {
+                    if is_known(name) {
+                        Ok(name.to_owned())
+                    } else {
+                        Err(format!("no link is called {name}"))
+                    }
                 })
                 .collect()
         })
@@ -318,9 +324,10 @@ impl Asking {
         if !ground.runs_systemd {
             return Ok(false);
         }
-        let when = match ground.is_root {
-            true => "whenever the machine starts",
-            false => "whenever you log in",
+        let when = if ground.is_root {
+            "whenever the machine starts"
+        } else {
+            "whenever you log in"
         };
         let question = format!("Start now, and {when}? yes or no. Empty: yes");
         self.ask(&question, "--boot", |text| match text {

@@ -59,9 +59,10 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn open(state: &StateDir) -> anyhow::Result<Self> {
         // What root takes back must not be said by a service, whose the state directory is.
-        let path = match state.is_system() {
-            true => PathBuf::from(RECORD_OF_ROOT),
-            false => state.file(StateFile::Setup.name()),
+        let path = if state.is_system() {
+            PathBuf::from(RECORD_OF_ROOT)
+        } else {
+            state.file(StateFile::Setup.name())
         };
         let steps = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).with_context(|| damaged(&path))?,

@@ -16,12 +16,13 @@ pub(super) struct Systemd {
 impl Systemd {
     /// Whether it answers; sd_booted(3) for root's.
     pub(super) fn runs(self) -> bool {
-        match self.of_user {
-            false => Path::new("/run/systemd/system").is_dir(),
-            true => self.ask(&["is-system-running"]).is_ok_and(|said| {
+        if !self.of_user {
+            Path::new("/run/systemd/system").is_dir()
+        } else {
+            self.ask(&["is-system-running"]).is_ok_and(|said| {
                 // Anything but "offline" or nothing at all: "degraded" runs as well.
                 !matches!(said.trim(), "" | "offline" | "unknown")
-            }),
+            })
         }
     }
 
@@ -37,12 +38,11 @@ impl Systemd {
 
     /// Where units and drop-ins go that are not of a package.
     pub(super) fn folder(self) -> anyhow::Result<PathBuf> {
-        match self.of_user {
-            false => Ok("/etc/systemd/system".into()),
-            true => {
-                let folder = folder_of_user(|name| std::env::var_os(name));
-                Ok(folder.context("HOME is not set")?.join("systemd/user"))
-            }
+        if !self.of_user {
+            Ok("/etc/systemd/system".into())
+        } else {
+            let folder = folder_of_user(|name| std::env::var_os(name));
+            Ok(folder.context("HOME is not set")?.join("systemd/user"))
         }
     }
 
@@ -93,10 +93,7 @@ impl Systemd {
     }
 
     fn shown(self, arguments: &[&str]) -> String {
-        let user = match self.of_user {
-            true => "--user ",
-            false => "",
-        };
+        let user = if self.of_user { "--user " } else { "" };
         format!("systemctl {user}{}", arguments.join(" "))
     }
 }

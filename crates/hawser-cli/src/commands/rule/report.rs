@@ -25,9 +25,10 @@ pub(super) fn list_text(
             let _ = writeln!(text, "     no link is called {link} now");
         }
     }
-    match text.is_empty() {
-        true => "you have no rule of your own; --builtin shows the built-in ones\n".to_owned(),
-        false => text,
+    if text.is_empty() {
+        "you have no rule of your own; --builtin shows the built-in ones\n".to_owned()
+    } else {
+        text
     }
 }
 
@@ -122,9 +123,10 @@ pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<Gatewa
 fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
     let (by, why) = ruled(usage, verdict, false, false);
     let is_packets = verdict.mode == Mode::Packet && by == Some(By::Gateway);
-    let why = match is_packets {
-        true => format!("{why}; as a stream where packets are not captured"),
-        false => why.to_owned(),
+    let why = if is_packets {
+        format!("{why}; as a stream where packets are not captured")
+    } else {
+        why.to_owned()
     };
     let way = match by {
         _ if is_packets => "as packets",
@@ -132,9 +134,10 @@ fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
         Some(By::Gateway) => "over the gateway",
         None => "over a link or the gateway",
     };
-    let unless = match by != Some(By::Link) && !verdict.avoid.is_empty() {
-        true => "; over one link where there are any to avoid",
-        false => "",
+    let unless = if by != Some(By::Link) && !verdict.avoid.is_empty() {
+        "; over one link where there are any to avoid"
+    } else {
+        ""
     };
     (way, format!("{why}{unless}"))
 }
@@ -142,9 +145,10 @@ fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
 /// Returns the fields of a verdict, with the places of the rules for each.
 fn fields(verdict: &Verdict) -> [(&'static str, String, Option<usize>); 4] {
     let avoid: Vec<&str> = verdict.avoid.iter().map(|avoid| avoid.name()).collect();
-    let avoid = match avoid.is_empty() {
-        true => "nothing".to_owned(),
-        false => avoid.join(" "),
+    let avoid = if avoid.is_empty() {
+        "nothing".to_owned()
+    } else {
+        avoid.join(" ")
     };
     [
         ("class", verdict.class.to_string(), verdict.class_by),
@@ -165,9 +169,10 @@ fn title(set: &RuleSet, place: usize) -> String {
 
 fn why(miss: Miss) -> String {
     let key = miss.field.key();
-    match miss.known {
-        true => format!("{key} is another"),
-        false => format!("{key} is not known"),
+    if miss.known {
+        format!("{key} is another")
+    } else {
+        format!("{key} is not known")
     }
 }
 

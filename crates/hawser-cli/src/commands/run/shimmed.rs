@@ -134,9 +134,10 @@ impl LeadsOut {
             let links = self.links.borrow();
             let ours = usable(&links, &self.wanted);
             let is_left = self.wanted.is_empty() && full_tunnel(&links, to.is_ipv6()).is_some();
-            match self.by_gateway {
-                true => !ours.is_empty(),
-                false => !is_left && ours.iter().any(leads),
+            if self.by_gateway {
+                !ours.is_empty()
+            } else {
+                !is_left && ours.iter().any(leads)
             }
         };
         reached && !self.routes.is_particular(to).await

@@ -107,9 +107,10 @@ impl Courier {
             let refused = error
                 .get_ref()
                 .is_some_and(|inner| inner.is::<ResetByPeer>());
-            match refused {
-                true => AttemptError::NoReceiver,
-                false => AttemptError::Lost(error),
+            if refused {
+                AttemptError::NoReceiver
+            } else {
+                AttemptError::Lost(error)
             }
         })?;
         Ok(Bonded::new(stream))
@@ -237,9 +238,10 @@ impl AttemptError {
             },
             _ => false,
         };
-        match is_named {
-            true => self.to_string(),
-            false => format!("{name}: {self}"),
+        if is_named {
+            self.to_string()
+        } else {
+            format!("{name}: {self}")
         }
     }
 }

@@ -78,9 +78,10 @@ impl Sending<'_> {
     fn tell_skipped(&mut self, tree: &Tree) {
         for skipped in &tree.skipped {
             let (path, reason) = (skipped.source.display().to_string(), &skipped.reason);
-            match reason.is_failure() {
-                true => self.outcome.fail(path.clone(), reason.to_string()),
-                false => self.outcome.skip(path.clone(), reason.to_string()),
+            if reason.is_failure() {
+                self.outcome.fail(path.clone(), reason.to_string());
+            } else {
+                self.outcome.skip(path.clone(), reason.to_string());
             }
             self.complain(&format!("{path}: {reason}; it is left out"));
         }

@@ -64,9 +64,10 @@ impl Greeting {
         let command = match &self.programs {
             Some(CaptureScope::System) => "curl https://example.org/".to_owned(),
             _ => {
-                let user = match self.has_password {
-                    true => "USER:PASSWORD@",
-                    false => "",
+                let user = if self.has_password {
+                    "USER:PASSWORD@"
+                } else {
+                    ""
                 };
                 let near = near(self.listen);
                 format!("curl -x socks5h://{user}{near} https://example.org/")

@@ -67,9 +67,10 @@ impl Door {
         let listener =
             hawser_net::bind::listen(listen).map_err(|error| not_listening(listen, &error))?;
         let listen = listener.local_addr()?;
-        let addresses = match is_told {
-            true => told(&config.advertise, Some(listen.port()))?,
-            false => own_addresses(listen).await?,
+        let addresses = if is_told {
+            told(&config.advertise, Some(listen.port()))?
+        } else {
+            own_addresses(listen).await?
         };
         prepare_invites(state, &store, &addresses);
         let key = identity.public();
@@ -96,14 +97,13 @@ impl Door {
         let gateway = joining_clients(gateway, config, &links).await?;
         let gateway = gateway.following(links);
         // Clients are let in meanwhile.
-        let invite = match wish.lacks_invite(&store, &addresses) {
-            true => {
-                let addresses = with_found(&addresses).await;
-                let made = new_invite(&store, key, addresses, DEFAULT_TTL);
-                made.inspect_err(|error| tracing::warn!("can't make an invite: {error:#}"))
-                    .ok()
-            }
-            false => None,
+        let invite = if wish.lacks_invite(&store, &addresses) {
+            let addresses = with_found(&addresses).await;
+            let made = new_invite(&store, key, addresses, DEFAULT_TTL);
+            made.inspect_err(|error| tracing::warn!("can't make an invite: {error:#}"))
+                .ok()
+        } else {
+            None
         };
         Ok(Self {
             gateway,

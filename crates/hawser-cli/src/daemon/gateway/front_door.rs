@@ -62,14 +62,16 @@ impl Services {
         let as_source = ports.iter().filter(|it| it.proxy_protocol.is_none());
         let as_source: BTreeSet<u16> = as_source.map(|it| it.port).collect();
         let begin = async {
-            match is_succeeding {
-                true => ForeignSource::succeed(as_source.clone()).await,
-                false => ForeignSource::begin(as_source.clone()).await,
+            if is_succeeding {
+                ForeignSource::succeed(as_source.clone()).await
+            } else {
+                ForeignSource::begin(as_source.clone()).await
             }
         };
-        let source = match as_source.is_empty() {
-            true => None,
-            false => match begin.await {
+        let source = if as_source.is_empty() {
+            None
+        } else {
+            match begin.await {
                 Ok(source) => Some(Arc::new(source)),
                 Err(error) => {
                     for port in &as_source {
@@ -82,7 +84,7 @@ impl Services {
                     }
                     None
                 }
-            },
+            }
         };
         let shown = ports.iter().filter_map(|port| {
             let shown = match (port.proxy_protocol, &source) {

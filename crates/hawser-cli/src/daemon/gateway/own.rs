@@ -92,7 +92,7 @@ async fn look_up(advertised: Weak<Advertised>) {
         for name in names {
             match lookup_host((name.as_str(), 0)).await {
                 Ok(found) => {
-                    advertised.note(&name, found.map(|it| it.ip().to_canonical()).collect())
+                    advertised.note(&name, found.map(|it| it.ip().to_canonical()).collect());
                 }
                 Err(error) => tracing::debug!(%name, %error, "advertised, but not found"),
             }

@@ -53,10 +53,10 @@ impl Packets {
         let now = Instant::now();
         for (key, own) in addresses.given() {
             let client = ClientId::new(*key.as_bytes());
-            match peers.is_peer(&key) {
-                true => pool.remember(now, client, own),
-                // The kernel may know connections of its hosts.
-                false => pool.remember_block(now, client, own.block),
+            if peers.is_peer(&key) {
+                pool.remember(now, client, own);
+            } else {
+                pool.remember_block(now, client, own.block);
             }
         }
         let addresses = Arc::new(addresses);

@@ -45,9 +45,10 @@ impl Answering {
             ports,
             led_elsewhere,
             key_hint: key.hint(),
-            bonds: match listeners.is_empty() {
-                true => Bonds::Refused,
-                false => Bonds::Diverted,
+            bonds: if listeners.is_empty() {
+                Bonds::Refused
+            } else {
+                Bonds::Diverted
             },
             interfaces: Interfaces::default(),
             own: own.clone(),
@@ -118,9 +119,10 @@ impl Answers {
             port: *port,
             interfaces,
             key_hint: self.key_hint,
-            bonds: match led_elsewhere.contains(port) {
-                true => Bonds::Refused,
-                false => self.bonds,
+            bonds: if led_elsewhere.contains(port) {
+                Bonds::Refused
+            } else {
+                self.bonds
             },
         });
         let mut discovery = lock(&self.discovery);

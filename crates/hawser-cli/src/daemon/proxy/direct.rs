@@ -283,13 +283,13 @@ impl Memory {
         match ledger.rates(UnixTime::now().as_secs()) {
             Ok(rates) => director.load_rates(rates),
             Err(error) => {
-                tracing::warn!(%error, "the measured rates of links can't be read; they are measured again")
+                tracing::warn!(%error, "the measured rates of links can't be read; they are measured again");
             }
         }
         match ledger.demands() {
             Ok(demands) => director.load_demands(demands),
             Err(error) => {
-                tracing::warn!(%error, "the learned needs of applications can't be read; they are learned again")
+                tracing::warn!(%error, "the learned needs of applications can't be read; they are learned again");
             }
         }
     }

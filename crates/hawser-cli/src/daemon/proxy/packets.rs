@@ -139,9 +139,10 @@ impl Carrying {
             let text = format!("{error:#}");
             if text != complaint {
                 let kill_switch = self.kill_switch.as_ref();
-                match kill_switch.is_some_and(|since| since.borrow().is_some()) {
-                    true => tracing::warn!(error = text, "the kill switch drops packets"),
-                    false => tracing::warn!(error = text, "packets bypass Hawser"),
+                if kill_switch.is_some_and(|since| since.borrow().is_some()) {
+                    tracing::warn!(error = text, "the kill switch drops packets");
+                } else {
+                    tracing::warn!(error = text, "packets bypass Hawser");
                 }
                 complaint = text;
             }

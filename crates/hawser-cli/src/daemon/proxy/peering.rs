@@ -238,9 +238,12 @@ impl OverOneLink {
 
     fn link(&self, address: IpAddr) -> Option<Link> {
         let rules = self.rules.for_director();
-        let leads = |link: &Link| match address.is_ipv6() {
-            true => link.has_default_route_v6,
-            false => link.has_default_route_v4,
+        let leads = |link: &Link| {
+            if address.is_ipv6() {
+                link.has_default_route_v6
+            } else {
+                link.has_default_route_v4
+            }
         };
         let links = usable(&self.links.borrow(), &self.wanted);
         let links = links.into_iter().filter(leads);

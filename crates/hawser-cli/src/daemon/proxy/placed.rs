@@ -212,9 +212,10 @@ fn link_name(it: &Try) -> Option<String> {
 
 /// Over less than a millisecond nothing is known.
 fn rate(bytes: ByteCount, span: Duration) -> Rate {
-    match span < Duration::from_millis(1) {
-        true => Rate::ZERO,
-        false => Rate::over(bytes, span),
+    if span < Duration::from_millis(1) {
+        Rate::ZERO
+    } else {
+        Rate::over(bytes, span)
     }
 }
 

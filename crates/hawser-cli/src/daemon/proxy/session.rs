@@ -120,11 +120,12 @@ impl Target {
 /// Why a gateway does not take an invite that it was valid to take until `expires`.
 fn refused_invite(expires: UnixTime) -> String {
     let now = UnixTime::now();
-    let why = match now >= expires {
-        true => format!("the invite has expired {} ago", span(now.since(expires))),
-        false => "the gateway refuses the invite: one client has used it, or it was revoked; or \
-                  the gateway has revoked this client"
-            .to_owned(),
+    let why = if now >= expires {
+        format!("the invite has expired {} ago", span(now.since(expires)))
+    } else {
+        "the gateway refuses the invite: one client has used it, or it was revoked; or \
+          the gateway has revoked this client"
+            .to_owned()
     };
     format!("{why}. `hawser invite` at the gateway makes a new one")
 }

@@ -180,9 +180,10 @@ impl ClientSubject {
             let written = on_disk(|| edit::add(files, &rule, &Spot::First, 0));
             return self.read_again(written);
         }
-        match self.connection_rules.add(rule) {
-            true => Ok(None),
-            false => Err(Refused::TooManyRules(self.connection_rules.said_count())),
+        if self.connection_rules.add(rule) {
+            Ok(None)
+        } else {
+            Err(Refused::TooManyRules(self.connection_rules.said_count()))
         }
     }
 
@@ -198,9 +199,10 @@ impl ClientSubject {
             Some(place) => self.connection_rules.remove(place, meant)?,
             None => false,
         };
-        match removed {
-            true => Ok(None),
-            false => Err(Refused::UnknownRule { number, count }),
+        if removed {
+            Ok(None)
+        } else {
+            Err(Refused::UnknownRule { number, count })
         }
     }
 

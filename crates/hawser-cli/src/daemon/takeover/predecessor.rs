@@ -95,9 +95,10 @@ impl Predecessor {
         let said = timeout(PATIENCE, said)
             .await
             .map(|it| it.is_ok_and(|it| it.has_yielded));
-        match said.context("the process before does not yield")? {
-            true => Ok(()),
-            false => bail!("the process before has ended"),
+        if said.context("the process before does not yield")? {
+            Ok(())
+        } else {
+            bail!("the process before has ended")
         }
     }
 

@@ -204,9 +204,10 @@ impl Successor {
     fn keep(&self, passed: Passed) {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         // As in any queue, what is too much is lost.
-        let most = match passed.is_strangers() {
-            true => MAX_EARLY_OF_STRANGERS,
-            false => MAX_EARLY,
+        let most = if passed.is_strangers() {
+            MAX_EARLY_OF_STRANGERS
+        } else {
+            MAX_EARLY
         };
         let alike = early
             .iter()

@@ -90,13 +90,12 @@ impl Stage {
         let runs_on = ["hawser up", "hawser serve", "hawser receive"]
             .iter()
             .any(|it| words.starts_with(it));
-        match runs_on {
-            true => self.start(machine, &line, by),
-            false => {
-                let ended = Ended::of(self.command(machine, &line).output().unwrap());
-                let log = self.logs();
-                assert_eq!(ended.code, 0, "{by}: {line}\n{ended:?}\n{log}");
-            }
+        if runs_on {
+            self.start(machine, &line, by);
+        } else {
+            let ended = Ended::of(self.command(machine, &line).output().unwrap());
+            let log = self.logs();
+            assert_eq!(ended.code, 0, "{by}: {line}\n{ended:?}\n{log}");
         }
     }
 
@@ -121,9 +120,12 @@ impl Stage {
             log,
         };
         self.running.insert(machine, running);
-        let is_ready = || match line.contains("hawser receive") {
-            true => self.has_said_an_invite(machine),
-            false => self.is_ready(machine, line),
+        let is_ready = || {
+            if line.contains("hawser receive") {
+                self.has_said_an_invite(machine)
+            } else {
+                self.is_ready(machine, line)
+            }
         };
         let is_over = || is_ready() || self.has_ended(machine);
         until(&format!("{by}: {line} is ready"), is_over, || self.logs());
@@ -232,9 +234,10 @@ impl Stage {
             format!("mount --bind {} /etc/{file}", own.display())
         });
         let script = format!("{} && exec timeout 300 sh -c \"$0\"", covers.join(" && "));
-        let script = match line.starts_with("exec ") {
-            true => script.replace("timeout 300 ", ""),
-            false => script,
+        let script = if line.starts_with("exec ") {
+            script.replace("timeout 300 ", "")
+        } else {
+            script
         };
         command.args(["--mount", "--", "sh", "-c", &script, line]);
         let path = std::env::var("PATH").unwrap();

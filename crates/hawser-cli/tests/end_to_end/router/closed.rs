@@ -11,7 +11,6 @@ use super::super::program::{kernel_captures, read, until};
 use super::scripts::{ALL, ALL_SAY, ANSWERED};
 use super::stage::{Router, answer_here};
 
-// long: one run, through all that may happen to Hawser
 #[test]
 fn a_kill_switch_keeps_hosts_from_leaving_past_hawser_and_from_nothing_else() {
     let test = "router::closed::a_kill_switch_keeps_hosts_from_leaving_past_hawser_and_from_\

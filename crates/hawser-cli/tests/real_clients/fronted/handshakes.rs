@@ -378,9 +378,12 @@ impl Handshake {
         let (_, options) = rest.split_once("options [")?;
         let options = options.split(']').next()?.split(',');
         let others = options.filter(|it| !it.starts_with(OURS) && *it != "nop" && *it != "eol");
-        let name = |option: &str| match option.starts_with("TS ") {
-            true => "TS".to_owned(),
-            false => option.to_owned(),
+        let name = |option: &str| {
+            if option.starts_with("TS ") {
+                "TS".to_owned()
+            } else {
+                option.to_owned()
+            }
         };
         let client = if is_answer { to } else { from }.to_owned();
         Some(Self {

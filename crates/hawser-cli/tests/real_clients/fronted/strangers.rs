@@ -168,9 +168,10 @@ impl Overheard {
         };
         let guessed = |near: bool| {
             let mut id = *prelude.session.as_bytes();
-            match near {
-                true => id[15] ^= 1,
-                false => id = [7; 16],
+            if near {
+                id[15] ^= 1;
+            } else {
+                id = [7; 16];
             }
             SessionId::new(id)
         };

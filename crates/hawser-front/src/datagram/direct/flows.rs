@@ -68,12 +68,11 @@ impl<B: Books> Flow<B> {
         let Some((since, count)) = self.waits.filter(|_| !self.settled) else {
             return false;
         };
-        match self.answered {
-            true => now - since >= SILENCE && count >= MANY,
-            false => {
-                let factor = 1 << self.tried.len().min(MAX_DOUBLINGS);
-                now - since >= patience.saturating_mul(factor)
-            }
+        if self.answered {
+            now - since >= SILENCE && count >= MANY
+        } else {
+            let factor = 1 << self.tried.len().min(MAX_DOUBLINGS);
+            now - since >= patience.saturating_mul(factor)
         }
     }
 

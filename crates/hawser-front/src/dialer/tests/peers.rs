@@ -262,9 +262,10 @@ async fn while_a_peer_is_silent_one_connection_waits_for_it() {
         assert!(poll_once(&mut waiting).await.is_none());
         for _ in 0..3 {
             let other = scene.dialer.dial(&destination).await;
-            match may_fall_back {
-                true => assert!(matches!(other, Ok(EitherStream::Direct(_)))),
-                false => assert_eq!(other.err(), Some(DialError::GatewayUnavailable)),
+            if may_fall_back {
+                assert!(matches!(other, Ok(EitherStream::Direct(_))))
+            } else {
+                assert_eq!(other.err(), Some(DialError::GatewayUnavailable))
             }
             let waits = poll_once(&mut waiting).await.is_none();
             assert!(waits, "the one that waits was done before");

@@ -104,9 +104,10 @@ impl Shared {
         if self.is_hint_amiss(at) {
             return;
         }
-        let key = match may_probe {
-            true => self.finder.ask(at.ip()),
-            false => self.finder.known(at.ip()),
+        let key = if may_probe {
+            self.finder.ask(at.ip())
+        } else {
+            self.finder.known(at.ip())
         };
         if let Some(key) = key {
             tokio::spawn(meet(Arc::clone(self), at, key));

@@ -117,9 +117,10 @@ impl Scene {
             finder: PeerFinder::of_anyone(connect_tcp, settings),
             pins,
             start: Box::new(move |pin, identity, first| {
-                let to = match closed.load(Ordering::Relaxed) {
-                    true => NOBODY,
-                    false => door,
+                let to = if closed.load(Ordering::Relaxed) {
+                    NOBODY
+                } else {
+                    door
                 };
                 Some(client(to, pin.key, identity, first))
             }),

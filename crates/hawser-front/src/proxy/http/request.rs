@@ -159,9 +159,10 @@ fn parse_target(method: &str, target: &str) -> Result<Target, Malformed> {
     let (scheme, rest) = target.split_once("://").ok_or(Malformed::Target)?;
     if !scheme.eq_ignore_ascii_case("http") {
         let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        return Err(match is_scheme {
-            true => Malformed::Scheme,
-            false => Malformed::Target,
+        return Err(if is_scheme {
+            Malformed::Scheme
+        } else {
+            Malformed::Target
         });
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -54,13 +54,15 @@ impl ResponseHead {
         let fields = Fields::new(response.headers);
         let version = Version::from_minor(minor);
         let is_bodiless = to_head || status < 200 || status == 204 || status == 304;
-        let framing = match is_bodiless {
-            true => Framing::None,
-            false => response_framing(&fields)?,
+        let framing = if is_bodiless {
+            Framing::None
+        } else {
+            response_framing(&fields)?
         };
-        let announced = match is_bodiless && (to_head || status == 304) {
-            true => fields.content_length().unwrap_or(None),
-            false => None,
+        let announced = if is_bodiless && (to_head || status == 304) {
+            fields.content_length().unwrap_or(None)
+        } else {
+            None
         };
         let options = fields.connection_options();
         let closes = options.iter().any(|option| option == "close");

@@ -91,9 +91,10 @@ impl Client {
         let mut answer = [0; REQUEST];
         stream.read_exact(&mut answer).await?;
         stream.shutdown().await?;
-        match answer == [b'?'; REQUEST] {
-            true => Ok(()),
-            false => Err(io::Error::other("the answer is not what was asked")),
+        if answer == [b'?'; REQUEST] {
+            Ok(())
+        } else {
+            Err(io::Error::other("the answer is not what was asked"))
         }
     }
 

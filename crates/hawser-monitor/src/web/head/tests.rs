@@ -112,9 +112,12 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
     ]);
     let byte = prop_oneof![0x20u8..0x7f, 0x80u8..=0xff];
     (likely, prop::collection::vec(byte, 0..12), any::<bool>()).prop_map(
-        |(likely, bytes, is_first)| match is_first {
-            true => [likely, &bytes].concat(),
-            false => [&bytes, likely].concat(),
+        |(likely, bytes, is_first)| {
+            if is_first {
+                [likely, &bytes].concat()
+            } else {
+                [&bytes, likely].concat()
+            }
         },
     )
 }

@@ -153,9 +153,10 @@ impl Model {
     /// Tells whether the round lost more than the path may lose by chance, while nothing is known
     /// of that: without a queue, up to a tenth.
     pub(super) fn loses_too_much_at_first(&self, packet: u64) -> bool {
-        let usual = match self.is_without_queue() {
-            true => MAX_BACKGROUND,
-            false => self.background.max(EXPECTED_LOSS),
+        let usual = if self.is_without_queue() {
+            MAX_BACKGROUND
+        } else {
+            self.background.max(EXPECTED_LOSS)
         };
         self.loses_more_than(usual, packet)
     }

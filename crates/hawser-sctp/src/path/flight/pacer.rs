@@ -25,9 +25,10 @@ impl Pacer {
     /// Handles a packet that leaves. `pace`: `None` where only the window counts.
     pub(super) fn on_sent(&mut self, now: Instant, size: ByteCount, pace: Option<Rate>) {
         let span = pace.and_then(|pace| pace.time_for(size));
-        let behind = match self.is_waited_for {
-            true => LATE,
-            false => Duration::ZERO,
+        let behind = if self.is_waited_for {
+            LATE
+        } else {
+            Duration::ZERO
         };
         self.caught_up = self.caught_up.max(now - behind) + span.unwrap_or_default();
         self.is_waited_for &= self.caught_up < now;

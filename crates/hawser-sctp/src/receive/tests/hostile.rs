@@ -189,9 +189,10 @@ fn tiny_parts_of_messages_that_never_end_are_bounded_by_what_keeping_them_takes(
         let mut inbound = inbound(65536, is_interleaved);
         let tiny = |count: u32, fragment| {
             let data = part(count, 0, "middle", b"?");
-            match is_interleaved {
-                true => interleaved(data, count % 7, fragment),
-                false => data,
+            if is_interleaved {
+                interleaved(data, count % 7, fragment)
+            } else {
+                data
             }
         };
         // Parts in every second position: runs that never join.

@@ -36,9 +36,10 @@ fn sent(given_up: bool) -> impl Strategy<Value = Sent> {
         3 => vec(1..1400usize, 1..9),
         1 => vec(1000..1400usize, 20..40),
     ];
-    let given_up = match given_up {
-        true => prop_oneof![2 => Just(None), 1 => (0..200usize).prop_map(Some)].boxed(),
-        false => Just(None).boxed(),
+    let given_up = if given_up {
+        prop_oneof![2 => Just(None), 1 => (0..200usize).prop_map(Some)].boxed()
+    } else {
+        Just(None).boxed()
     };
     let sent = (0..4u16, any::<bool>(), parts, given_up);
     sent.prop_map(|(stream, unordered, parts, given_up)| Sent {
@@ -75,20 +76,22 @@ fn parts(run: &Run) -> Vec<(usize, Data)> {
             let data = Data {
                 tsn: Tsn::default(),
                 stream: StreamNumber::new(sent.stream),
-                order: match run.interleaving {
-                    true => DataOrder::Interleaved {
+                order: if run.interleaving {
+                    DataOrder::Interleaved {
                         message: *number,
                         fragment: fragment as u32,
-                    },
-                    false => DataOrder::Sequence(*number as u16),
+                    }
+                } else {
+                    DataOrder::Sequence(*number as u16)
                 },
                 unordered: sent.unordered,
                 first,
                 last: fragment + 1 == sent.parts.len(),
                 immediate: false,
-                protocol: match first || !run.interleaving {
-                    true => index as u32,
-                    false => 0,
+                protocol: if first || !run.interleaving {
+                    index as u32
+                } else {
+                    0
                 },
                 payload: vec![byte(index, fragment); *length].into(),
             };

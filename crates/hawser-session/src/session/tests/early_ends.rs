@@ -370,9 +370,10 @@ fn a_stream_that_is_read_out_of_order_has_a_bounded_number_of_holes() {
     for (stops, most) in [(true, 4096), (false, 65_536)] {
         let mut lone = Lone::new(Side::Gateway).greeted(false);
         lone.take(id, 0, true, b"");
-        match stops {
-            true => lone.session.stop_reading(lone.now, id, CODE),
-            false => lone.session.set_unordered(id).unwrap(),
+        if stops {
+            lone.session.stop_reading(lone.now, id, CODE);
+        } else {
+            lone.session.set_unordered(id).unwrap();
         }
         lone.sent();
         lone.events();

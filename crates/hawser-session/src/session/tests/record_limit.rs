@@ -253,9 +253,10 @@ fn the_frames_of_small_datagrams_count_and_not_their_payloads_alone() {
             channel.datagrams_mut().push(id, Bytes::new());
         }
         let id = channel.id();
-        let most = match channel.is_association() {
-            true => packet + 1,
-            false => 16 * 1024 + 100,
+        let most = if channel.is_association() {
+            packet + 1
+        } else {
+            16 * 1024 + 100
         };
         let mut out = Outgoing::default();
         assert!(world.session.poll_transmit(NOW, id, &mut out));

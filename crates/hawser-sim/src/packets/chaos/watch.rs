@@ -63,9 +63,10 @@ impl Watch {
         flow.any(|other| {
             let is_before = number_of(other) > number_of(late) && other.at <= late.at;
             let waited = late.at.since(other.at);
-            let repair = match other.header.unheld {
-                true => Duration::ZERO,
-                false => MIN_REPAIR,
+            let repair = if other.header.unheld {
+                Duration::ZERO
+            } else {
+                MIN_REPAIR
             };
             let has_waited = waited >= MIN_HOLD + repair;
             let is_early = other.header.early || other.header.copied;

@@ -145,10 +145,10 @@ impl Own {
         };
         let is_translated = self.seen != Some(self.local());
         self.ping_at = is_translated.then_some(now + PING_EVERY);
-        let next = match is_translated {
-            // The translator may choose another port when it likes.
-            true => LOOK_AGAIN_TRANSLATED,
-            false => LOOK_AGAIN,
+        let next = if is_translated {
+            LOOK_AGAIN_TRANSLATED
+        } else {
+            LOOK_AGAIN
         };
         self.look = Look::Due(now + next);
     }

@@ -97,9 +97,10 @@ impl Descriptions {
     ) -> Result<Description, Doubt> {
         let newest = self.keys.newest(peer);
         let description = self.check(call_id, peer, bytes, false)?;
-        match newest == Some((description.session, description.version)) {
-            true => Err(Doubt::Old),
-            false => Ok(description),
+        if newest == Some((description.session, description.version)) {
+            Err(Doubt::Old)
+        } else {
+            Ok(description)
         }
     }
 

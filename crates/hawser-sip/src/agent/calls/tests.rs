@@ -102,9 +102,10 @@ fn who_is_busy_and_does_not_call_has_refused() {
     let mut stage = Stage::new();
     stage.lie = Box::new(|text| {
         let is_answer = text.starts_with("SIP/2.0 200 ") && text.contains("CSeq: 1 INVITE");
-        Some(match is_answer {
-            true => text.replace("SIP/2.0 200 OK", "SIP/2.0 486 Busy Here"),
-            false => text.to_owned(),
+        Some(if is_answer {
+            text.replace("SIP/2.0 200 OK", "SIP/2.0 486 Busy Here")
+        } else {
+            text.to_owned()
         })
     });
     stage.call(ALICE, "bob");
@@ -233,9 +234,10 @@ fn who_is_not_known_does_not_learn_who_is() {
         // Carol, whom Bob does not know, calls as Alice, whom he knows, and as somebody else.
         stage.lie = Box::new(move |text| {
             let is_call = text.starts_with("INVITE sip:bob@");
-            Some(match is_call {
-                true => text.replace("From: <sip:carol@", &format!("From: <sip:{claimed}@")),
-                false => text.to_owned(),
+            Some(if is_call {
+                text.replace("From: <sip:carol@", &format!("From: <sip:{claimed}@"))
+            } else {
+                text.to_owned()
             })
         });
         stage.call(CAROL, "bob");

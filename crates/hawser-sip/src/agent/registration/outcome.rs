@@ -72,10 +72,12 @@ impl Registration {
             }
         };
         let is_done = self.wanted.is_empty() && self.known.is_empty();
-        self.state = match is_done {
-            true => State::Idle,
-            false if is_old => State::Due(now),
-            false => State::Due(next),
+        self.state = if is_done {
+            State::Idle
+        } else if is_old {
+            State::Due(now)
+        } else {
+            State::Due(next)
         };
     }
 

@@ -38,9 +38,10 @@ pub(super) enum Start {
 
 impl Start {
     pub(super) fn read(line: &str) -> Result<Self, StartLineFault> {
-        match is_status_line(line) {
-            true => read_status(line),
-            false => read_request(line),
+        if is_status_line(line) {
+            read_status(line)
+        } else {
+            read_request(line)
         }
     }
 }
@@ -88,8 +89,9 @@ fn check_version(version: &str) -> Result<(), StartLineFault> {
     if version.eq_ignore_ascii_case("SIP/2.0") {
         return Ok(());
     }
-    match is_status_line(version) {
-        true => Err(StartLineFault::Version(version.to_owned())),
-        false => Err(StartLineFault::Parts),
+    if is_status_line(version) {
+        Err(StartLineFault::Version(version.to_owned()))
+    } else {
+        Err(StartLineFault::Parts)
     }
 }

@@ -249,9 +249,10 @@ impl Pair {
         self.alice.poll(self.now);
         self.bob.poll(self.now);
         for is_up in [true, false] {
-            let (from, to) = match is_up {
-                true => (&mut self.alice, &mut self.bob),
-                false => (&mut self.bob, &mut self.alice),
+            let (from, to) = if is_up {
+                (&mut self.alice, &mut self.bob)
+            } else {
+                (&mut self.bob, &mut self.alice)
             };
             for bytes in from.sent() {
                 if !self.lost.pop_front().unwrap_or(false) {

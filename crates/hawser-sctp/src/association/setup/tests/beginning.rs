@@ -369,9 +369,10 @@ fn an_abort_counts_with_the_right_tag_only() {
             "{tag} {chunk:?}"
         );
         let (outcome, _) = deliver(&mut setup, tag, chunk.clone());
-        let expected = match counts {
-            true => SetupOutcome::Closed(Closed::AbortedByPeer(Bytes::new())),
-            false => SetupOutcome::Discard,
+        let expected = if counts {
+            SetupOutcome::Closed(Closed::AbortedByPeer(Bytes::new()))
+        } else {
+            SetupOutcome::Discard
         };
         assert_eq!(outcome, expected, "{tag} {chunk:?}");
     }

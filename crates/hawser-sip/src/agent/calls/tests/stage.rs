@@ -48,9 +48,10 @@ impl Keys for Book {
             return Verdict::Stranger;
         };
         let verified = UnparsedPublicKey::new(&ED25519, key).verify(claim.message, claim.signature);
-        match key == claim.key && verified.is_ok() {
-            true => Verdict::Right,
-            false => Verdict::Wrong,
+        if key == claim.key && verified.is_ok() {
+            Verdict::Right
+        } else {
+            Verdict::Wrong
         }
     }
 
