@@ -1,5 +1,5 @@
-//! Another honest client: short connections and single datagrams, one after another, each of which
-//! is answered or not.
+//! Another honest client: short connections and single datagrams, one after another, each with or
+//! without an answer.
 
 use std::collections::HashSet;
 use std::io;

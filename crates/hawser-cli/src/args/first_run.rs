@@ -2,7 +2,7 @@ use clap::{Args, ValueEnum};
 use hawser_config::{GatewaySource, HostPort};
 
 /// `hawser setup`.
-// long: what may be said on the command line in place of each answer.
+// long: the flags that replace answers to questions.
 #[derive(Args, Debug)]
 pub(crate) struct SetupArgs {
     /// Enrol with the gateway of the invite in a file, from standard input (-) or given here, where
@@ -52,7 +52,7 @@ pub(crate) struct SetupArgs {
     pub(crate) undo: Option<Undo>,
 }
 
-/// Whose connections use the links.
+/// Programs whose connections use the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Whose {
     /// Programs that you point at the proxy port

@@ -45,7 +45,7 @@ fn a_rule_is_added_tested_listed_and_removed() {
 }
 
 #[test]
-fn without_an_answer_of_the_daemon_nobody_knows_which_rule_has_a_number() {
+fn without_an_answer_of_the_daemon_the_rule_of_a_number_is_unknown() {
     let place = Place::new();
     let daemon = place.up("client", &[]);
     let rule = ["rule", "add", "--program", "restic", "--class", "bulk"];

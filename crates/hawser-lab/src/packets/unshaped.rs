@@ -1,4 +1,4 @@
-//! Packets over a cable without limits: what a tunnel can carry, and what that costs.
+//! Packets over a cable without limits: capacity and cost of a tunnel.
 // long: options, flows, rows and verdicts of one experiment.
 
 use std::collections::BTreeMap;

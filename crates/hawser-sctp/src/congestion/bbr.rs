@@ -44,7 +44,7 @@ pub(crate) struct Bbr {
     timeouts: u32,
     /// Window before the first of them.
     window_before_timeouts: u64,
-    /// What was forgotten after too many of them, until the path is measured again.
+    /// State before too many of them reset it; kept until the path is measured again.
     forgotten: Option<Box<Self>>,
 }
 

@@ -135,7 +135,7 @@ fn a_packet_that_was_sent_on_from_elsewhere_moves_nothing_and_gets_little_back()
     }
 }
 
-/// What IPv4, UDP and a seal add to a packet.
+/// Bytes that IPv4, UDP and a seal add to a packet.
 const UDP_AND_SEAL: usize = 51;
 
 #[test]
